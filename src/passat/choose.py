@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as AnyValue
 
 from passat.apart import EndedError
-from passat.feeds import InputsError, Trial, make_feed, size_assignments, symbols
+from passat.feeds import InputsError, Trial, first_axes, make_feed, size_assignments, symbols
 from passat.ir.attrs import Attrs
 from passat.ir.equality import structural_equal, structural_hash
 from passat.ir.module import IRModule
@@ -32,7 +32,7 @@ from passat.report import Timing, histogram, node_count
 from passat.rules.cost import ConstantAware, CostModel, cost_model, price
 from passat.rules.engine.limits import interrupted
 from passat.runner import ModelSource, Runner, VerifyError, loadable, sentence_of
-from passat.verify import Comparing
+from passat.verify import ATTEMPTS, Comparing
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -56,7 +56,8 @@ def choose_feed(runner: Runner, how: Comparing, given: Mapping[str, int] = Mappi
     names = [name for name in symbols(runner.inputs) if name not in given]
     equal = [dict.fromkeys(names, size) for size in (64, 32, 16, 8, 4)] if names else []
     reason = ""
-    for attempt, assignment in enumerate([*equal, *itertools.islice(size_assignments(names), 7)]):
+    others = itertools.islice(size_assignments(names, first_axes(runner.inputs)), ATTEMPTS if names else 7)
+    for attempt, assignment in enumerate([*equal, *others]):
         for rank in (0, 1, 2, 4):
             try:
                 feed = make_feed(runner.inputs, Trial(how.seed + attempt, {**assignment, **given}, rank=rank))

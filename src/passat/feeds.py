@@ -6,6 +6,7 @@ import re
 import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
@@ -40,6 +41,8 @@ _BYTES: Final = {"int8": range(-128, 128), "uint8": range(256)}
 """Ranges of narrow integers, which are quantized numbers."""
 _GROWING: Final = (4, 8, 16, 32, 64, 2, 3, 128, 224)
 """Sizes to try for models that do not run on very small ones."""
+_LARGE_BATCH: Final = 32
+"""The largest batch to try beside other dimensions of its size."""
 LARGEST_INPUT: Final = 1 << 24
 """Maximum number of elements of one input."""
 _WORDS: Final = np.array(["", "a", "passat", "two words", "1.5"], np.object_)
@@ -129,22 +132,36 @@ def first_axes(specs: Sequence[InputSpec]) -> frozenset[str]:
 
 def size_assignments(names: Sequence[str], batches: Collection[str] = ()) -> Iterator[dict[str, int]]:
     """Sizes to try for symbolic dimensions: distinct sizes, other distinct sizes, all 1; then equal sizes of growing value, first with
-    small `batches`: a model of large images needs no large batch of them.
+    small `batches`: a model of large images needs no large batch of them. Last, one size is the sum of two others, as that of a mask over
+    past and new tokens is.
 
     >>> list(size_assignments(["batch", "seq"]))[:3]
     [{'batch': 2, 'seq': 3}, {'batch': 5, 'seq': 4}, {'batch': 1, 'seq': 1}]
     >>> list(size_assignments(["batch", "height", "width"], ["batch"]))[6:8]
     [{'batch': 2, 'height': 32, 'width': 32}, {'batch': 3, 'height': 64, 'width': 64}]
+    >>> list(size_assignments(["batch", "new", "all", "past"], ["batch"]))[21]
+    {'batch': 2, 'new': 3, 'all': 8, 'past': 5}
     """
     if not names:
         while True:
             yield {}
-    yield {name: 2 + i for i, name in enumerate(names)}
-    yield {name: max(5 - i, 2) if i < 3 else 3 + i for i, name in enumerate(names)}
-    yield dict.fromkeys(names, 1)
-    for small in [*([True] if batches else []), False]:
-        for i, size in enumerate(_GROWING):
-            yield {name: 1 + (i + 1) % 3 if small and name in batches else size for name in names}
+    small = [
+        {name: 2 + i for i, name in enumerate(names)},
+        {name: max(5 - i, 2) if i < 3 else 3 + i for i, name in enumerate(names)},
+        dict.fromkeys(names, 1),
+    ]
+    yield from small
+    for i, size in enumerate(_GROWING):
+        yield {name: 1 + (i + 1) % 3 if name in batches else size for name in names}
+    if batches:
+        for size in _GROWING:
+            if size <= _LARGE_BATCH:
+                yield dict.fromkeys(names, size)
+    inner = [name for name in names if name not in batches]
+    for total in inner:
+        for first, second in combinations([name for name in inner if name != total], 2):
+            for sizes in small:
+                yield sizes | {total: sizes[first] + sizes[second]}
 
 
 def make_feed(specs: Sequence[InputSpec], trial: Trial) -> dict[str, AnyValue]:

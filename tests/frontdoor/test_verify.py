@@ -243,6 +243,15 @@ def test_equal_sizes_are_tried_if_no_small_batch_runs() -> None:
     assert [trial.sizes for trial in compare_models(square, square).trials] == [dict.fromkeys("ab", size) for size in (1, 4, 8)]
 
 
+def test_a_size_that_is_the_sum_of_two_others() -> None:
+    inputs = [value("new", shape=("batch", "n", 2)), value("mask", shape=("batch", "m", 1)), value("past", shape=("batch", "p", 2))]
+    nodes = [helper.make_node("Concat", ["past", "new"], ["all"], axis=1), helper.make_node("Concat", ["all", "mask"], ["y"], axis=2)]
+    masked = model(nodes, inputs, [value("y", shape=("batch", "m", 3))])
+    report = compare_models(masked, masked)
+    assert report.equal is True
+    assert [tuple(trial.sizes.values()) for trial in report.trials] == [(2, 3, 8, 5), (5, 4, 10, 6), (1, 1, 2, 1)]
+
+
 def test_inputs_of_unknown_rank() -> None:
     transposed = model([helper.make_node("MatMul", ["x", "x"], ["y"])], [value("x", shape=None)], [value("y", shape=None)])
     report = compare_models(transposed, transposed)
