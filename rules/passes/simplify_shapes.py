@@ -17,6 +17,7 @@ from passat.ir.expr import Call, Constant, Expr, Function, Tuple, Var
 from passat.ir.infer import infer_type, known_value
 from passat.ir.module import IRModule
 from passat.ir.op import get_op
+from passat.ir.sealed import is_sealed
 from passat.ir.shape import Dim, Shape, SymDim
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import children, post_order, with_children
@@ -46,14 +47,31 @@ class SimplifyShapes(FunctionPass):
 def simplify_shapes(function: Function) -> Function:
     """The function with sizes read from its inputs; itself if nothing changes or more calls would be needed.
 
-    Nested functions are unchanged, since they can read only their own inputs.
+    Nested functions, such as the branches of an ONNX `If`, read sizes from their own inputs.
     """
+    if not any(isinstance(node, Function) for node in _own(function.body)):
+        return _simplified(function)
+    made: dict[int, Expr] = {}
+    for node in post_order(function, into=lambda part: not is_sealed(part)):
+        found = node if is_sealed(node) else with_children(node, [made[id(part)] for part in children(node)])
+        if isinstance(found, Function) and not is_sealed(found):
+            typed = found if found is node else infer_type(found)
+            assert isinstance(typed, Function)
+            found = _simplified(typed)
+        made[id(node)] = found
+    result = made[id(function)]
+    assert isinstance(result, Function)
+    return result
+
+
+def _simplified(function: Function) -> Function:
+    """The function with sizes read from its inputs, apart from nested functions."""
     sources = _sources(function.params)
     if not sources:
         return function
     forms = _Forms(sources)
     made: dict[int, Expr] = {}
-    order = post_order(function.body, into=lambda part: not isinstance(part, Function))
+    order = _own(function.body)
     for node in order:
         found = forms.of(node)
         if found is None:
@@ -68,8 +86,13 @@ def simplify_shapes(function: Function) -> Function:
     return result
 
 
+def _own(body: Expr) -> Sequence[Expr]:
+    """The nodes of a body, without those of nested functions."""
+    return post_order(body, into=lambda part: not isinstance(part, Function))
+
+
 def _calls(body: Expr) -> int:
-    return sum(isinstance(node, Call) for node in post_order(body, into=lambda part: not isinstance(part, Function)))
+    return sum(isinstance(node, Call) for node in _own(body))
 
 
 def _sources(params: Sequence[Var]) -> dict[SymDim, Source]:

@@ -47,6 +47,15 @@ def test_equal_sizes_are_one_expression() -> None:
     )
 
 
+def test_nested_functions_read_the_sizes_of_their_own_inputs() -> None:
+    becomes(
+        SimplifyShapes(),
+        DATA,
+        "%0 = fn (%y: Tensor[(b, s, 4), float32]) { arange(0i64, take(shape_of(nn.relu(%y)), 1i64, axis=0), 1i64) }; %0(%x)",
+        "%0 = fn (%y: Tensor[(b, s, 4), float32]) { arange(0i64, squeeze(shape_of(%y, start=1, end=2), axis=[0]), 1i64) }; %0(%x)",
+    )
+
+
 def test_shape_arithmetic_that_cancels() -> None:
     becomes(
         SimplifyShapes(),
