@@ -39,8 +39,8 @@ _EMPTY_ROWS: Final = 0.25
 """The share of rows that are 0 throughout, in every second trial, of inputs that may be masks."""
 _BYTES: Final = {"int8": range(-128, 128), "uint8": range(256)}
 """Ranges of narrow integers, which are quantized numbers."""
-_GROWING: Final = (4, 8, 16, 32, 64, 2, 3, 128, 224)
-"""Sizes to try for models that do not run on very small ones."""
+_GROWING: Final = (4, 8, 16, 32, 64, 2, 3, 128, 224, 512, 1600)
+"""Sizes to try for models that do not run on very small ones; the last are for sound."""
 _LARGE_BATCH: Final = 32
 """The largest batch to try beside other dimensions of its size."""
 LARGEST_INPUT: Final = 1 << 24
@@ -139,7 +139,7 @@ def size_assignments(names: Sequence[str], batches: Collection[str] = ()) -> Ite
     [{'batch': 2, 'seq': 3}, {'batch': 5, 'seq': 4}, {'batch': 1, 'seq': 1}]
     >>> list(size_assignments(["batch", "height", "width"], ["batch"]))[6:8]
     [{'batch': 2, 'height': 32, 'width': 32}, {'batch': 3, 'height': 64, 'width': 64}]
-    >>> list(size_assignments(["batch", "new", "all", "past"], ["batch"]))[21]
+    >>> list(size_assignments(["batch", "new", "all", "past"], ["batch"]))[23]
     {'batch': 2, 'new': 3, 'all': 8, 'past': 5}
     """
     if not names:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from passat.ir.onnx.cutting import Cut
     from passat.ir.onnx.random_seeds import Seeds
 
-ATTEMPTS: Final = 36
+ATTEMPTS: Final = 38
 """Maximum number of size assignments tried until the original runs."""
 DRAWS: Final = (2, 6)
 """Number of noise samples: initially, and if these do not explain a difference."""

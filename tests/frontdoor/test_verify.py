@@ -237,6 +237,14 @@ def test_large_images_come_in_small_batches() -> None:
     assert [tuple(trial.sizes.values()) for trial in report.trials] == [(2, 32, 32), (3, 64, 64), (3, 128, 128)]
 
 
+def test_sound_is_long() -> None:
+    node = helper.make_node("Conv", ["x", "w"], ["y"], strides=[320])
+    sound = model([node], [value("x", shape=("b", 1, "n"))], [value("y", shape=("b", 1, None))], {"w": np.ones((1, 1, 400), np.float32)})
+    report = compare_models(sound, sound)
+    assert report.equal is True
+    assert [trial.sizes["n"] for trial in report.trials] == [512, 1600]
+
+
 def test_equal_sizes_are_tried_if_no_small_batch_runs() -> None:
     node = helper.make_node("MatMul", ["x", "x"], ["y"])
     square = model([node], [value("x", shape=("a", "b"))], [value("y", shape=("a", "b"))])
