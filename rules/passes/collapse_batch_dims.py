@@ -27,7 +27,7 @@ from passat.ir.tensor import Tensor
 from passat.ir.traverse import children, post_order, with_children
 from passat.ir.types import TensorType, Type, tensor_type
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
-from passat.rules.cost import ROOFLINE, CostModel, cost_model, price, results_of
+from passat.rules.cost import results_of
 from passat.rules.passes.simplify_shapes import simplify_shapes
 from passat.rules.rule import EXACT
 
@@ -51,14 +51,14 @@ class CollapseBatchDims(FunctionPass):
         computed = frame is None or frame.version >= _SINCE
         if ctx.get_config("rules.math") == EXACT:
             return func
-        return collapse_batch_dims(func, cost_model(ctx.get_config("rules.cost"), ctx.get_config("rules.machine")), computed=computed)
+        return collapse_batch_dims(func, computed=computed)
 
 
-def collapse_batch_dims(function: Function, model: CostModel = ROOFLINE, *, computed: bool = True) -> Function:
-    """The function with collapsed regions where this costs less; itself if there are none. Shapes with more than one unknown size can be
-    restored only if they may be `computed`."""
+def collapse_batch_dims(function: Function, *, computed: bool = True) -> Function:
+    """The function with collapsed regions where this takes fewer calls; itself if there are none. Shapes with more than one unknown size
+    can be restored only if they may be `computed`."""
     order = list(post_order(function.body, into=lambda part: not isinstance(part, Function)))
-    regions = _regions(order, function, model, computed=computed)
+    regions = _regions(order, function, computed=computed)
     if not regions:
         return function
     body = _Rewriter(regions).run(order, function.body)
@@ -144,16 +144,10 @@ class _Region:
     calls: dict[int, Expr] = field(default_factory=dict)
     entries: dict[int, Expr] = field(default_factory=dict)
 
-    def saving(self, root: Expr, model: CostModel, *, computed: bool) -> float:
-        """The cost that matrices save: of biases that products absorb, less that of reshapes. ONNX Runtime's Gemm also absorbs residual
-        sums, which count as a reshape each, since the sum is still read."""
-        if not self.calls:
-            return 0.0
-        biases = [call for call in self.calls.values() if isinstance(call, Call) and self.is_biased(call)]
-        saved = sum(_price(model, call) for call in biases)
-        stack = next(iter(self.entries.values()))
-        flat = infer_type(_call("reshape", [stack], stack, newshape=matrix_shape(_shape(stack))))
-        return saved + self._views(root, computed=computed) * _price(model, flat)
+    def saving(self, root: Expr, *, computed: bool) -> float:
+        """The number of calls that matrices save: biases and residual sums that products absorb, less reshapes. A sum is worth no more than
+        a reshape, large as it may be: ONNX Runtime's Gemm copies it to the result and adds the product there, which takes as long."""
+        return sum(map(self.is_biased, self.calls.values())) + self._views(root, computed=computed) if self.calls else 0
 
     def _views(self, root: Expr, *, computed: bool) -> float:
         """The number of reshapes and residual sums saved by working on matrices; minus infinity if shapes have to be computed and cannot
@@ -219,23 +213,16 @@ class _Region:
         )
 
 
-def _price(model: CostModel, call: Expr) -> float:
-    assert isinstance(call, Call)
-    assert isinstance(call.op, Op)
-    constants = [isinstance(arg, Constant) for arg in call.args]
-    return price(model, call.op, [arg.checked_type for arg in call.args], call.checked_type, call.attrs, constants)
-
-
 def _newshape(shape: Shape) -> tuple[int, ...] | None:
     """The static newshape that restores a shape; None if more than one size is unknown."""
     attrs = static_newshape((ANY,), shape)
     return None if attrs is None or attrs["allowzero"] else tuple(attrs["newshape"])
 
 
-def _regions(order: Sequence[Expr], function: Function, model: CostModel, *, computed: bool) -> list[_Region]:
-    """The regions that cost less on matrices: calls on batched tensors that feed each other, or read the same one. Excludes calls whose
-    values the function returns, because restoring their shape is a copy and restoring that of their operand is not. Exceptions are sums,
-    which Gemm may absorb, and calls with two operands to restore."""
+def _regions(order: Sequence[Expr], function: Function, *, computed: bool) -> list[_Region]:
+    """The regions that take fewer calls on matrices: calls on batched tensors that feed each other, or read the same one. Excludes calls
+    whose values the function returns, because restoring their shape is a copy and restoring that of their operand is not. Exceptions are
+    sums, which Gemm may absorb, and calls with two operands to restore."""
     root, returned = function.body, set(map(id, results_of(function)))
     users: dict[int, list[Expr]] = {id(node): [] for node in order}
     for node in order:
@@ -260,9 +247,9 @@ def _regions(order: Sequence[Expr], function: Function, model: CostModel, *, com
         # Sums of two branches may connect regions of which each saves more by itself.
         alone = [call for call in region.calls.values() if len(stacks[id(call)]) == 1 or region.is_residual(call)]
         smaller = _connected(alone, users, stacks) if len(alone) < len(region.calls) else []
-        parts = [(part, part.saving(root, model, computed=computed)) for part in smaller]
+        parts = [(part, part.saving(root, computed=computed)) for part in smaller]
         parts = [(part, saving) for part, saving in parts if saving > 0]
-        whole = region.saving(root, model, computed=computed)
+        whole = region.saving(root, computed=computed)
         if whole > 0 and whole >= sum(saving for _, saving in parts):
             parts = [(region, whole)]
         regions += [part for part, _ in parts]

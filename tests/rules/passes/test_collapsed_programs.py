@@ -30,8 +30,8 @@ def drawn(seed: int) -> Function:
     def step(a: Expr, b: Expr) -> Expr:
         made: Expr
         swapped = (*range(rank - 2), rank - 1, rank - 2)
-        match chance.randrange(11):
-            case 0 | 1 | 2:
+        match chance.randrange(-8, 11):
+            case kind if kind < 3:
                 made = ops.nn.matmul(a, weight) + row
             case 3:
                 made = ops.nn.matmul(a, weight) + b
@@ -53,7 +53,7 @@ def drawn(seed: int) -> Function:
                 made = b + ops.sum(flat, axis=(0,), keepdims=True)
         return made
 
-    for _ in range(chance.randrange(4, 16)):
+    for _ in range(chance.randrange(8, 20)):
         values.append(step(chance.choice(values[-3:]), chance.choice(values)))
     results = values[-chance.choice((1, 1, 2)) :]
     return infer_type(func(results[0] if len(results) == 1 else tup(*results)))  # type: ignore[return-value]  # of a function, a function
