@@ -133,6 +133,11 @@ def _stacks(call: Expr) -> tuple[Expr, ...]:
     return ()
 
 
+_BIAS: Final = 1.01
+"""The worth of a bias in reshapes. Two layers with two biases and two reshapes take 0.95 to 0.97 of the time on matrices of 16 rows, and
+0.99 to 1.02 on matrices of 128 to 8,192."""
+
+
 @dataclass
 class _Region:
     """Connected calls on tensors with the same leading sizes, the inputs of the region, and the readers of each value."""
@@ -145,9 +150,9 @@ class _Region:
     entries: dict[int, Expr] = field(default_factory=dict)
 
     def saving(self, root: Expr, *, computed: bool) -> float:
-        """The number of calls that matrices save: biases and residual sums that products absorb, less reshapes. A sum is worth no more than
-        a reshape, large as it may be: ONNX Runtime's Gemm copies it to the result and adds the product there, which takes as long."""
-        return sum(map(self.is_biased, self.calls.values())) + self._views(root, computed=computed) if self.calls else 0
+        """The number of calls that matrices save: biases and residual sums that products absorb, less reshapes. A bias is worth little
+        more than a reshape, large as the sum may be: ONNX Runtime's Gemm copies it to the result and adds the product there."""
+        return _BIAS * sum(map(self.is_biased, self.calls.values())) + self._views(root, computed=computed) if self.calls else 0
 
     def _views(self, root: Expr, *, computed: bool) -> float:
         """The number of reshapes and residual sums saved by working on matrices; minus infinity if shapes have to be computed and cannot
