@@ -220,6 +220,7 @@ def compose_slices(shape: Shape, first: Mapping[str, AnyValue], then: Mapping[st
         if found is None:
             return None
         merged[axis] = found
+    merged = {axis: part for axis, part in merged.items() if not _is_whole(shape[axis], part)} or merged
     return {
         "begin": tuple(part[0] for part in merged.values()),
         "end": tuple(part[1] for part in merged.values()),

@@ -2,6 +2,7 @@
 
 import itertools
 import time
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NoReturn
 
@@ -13,7 +14,7 @@ from passat.rules.engine.graph import TUPLE, Graph, Symbol
 from passat.rules.engine.limits import Backoff, Budget, LimitReached, Limits, Stop, StopReason
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.mirror import Asked, Mirror
-from passat.rules.engine.report import Round, Saturation
+from passat.rules.engine.report import Round, RuleStatistics, Saturation
 from passat.rules.engine.trace import Application, Steps
 from passat.rules.guards import Reject
 
@@ -67,6 +68,12 @@ class Saturator:
         self._merged = 0
         self._noted = (0, 0)
         self._followed: list[tuple[int, tuple[int, ...]]] = []
+        self._newest: dict[int, int] = {}
+        """The newest node that a reducing rule made for an e-class."""
+        self._made_for: dict[int, int] = {}
+        """The e-classes of such nodes, with which they may not be united yet."""
+        self._united: dict[int, list[int]] = {}
+        """The nodes of e-classes that are about to be united with such nodes, for the trace."""
 
     def run(self) -> Saturation:
         """Runs the stages, each until it is saturated or reaches a limit. If egglog fails, keeps the decisions made so far."""
@@ -122,7 +129,7 @@ class Saturator:
         start = time.perf_counter()
         if not self._mirror.begun:
             self._walked = 0
-            unions = self._decide(self._search(), set())
+            unions = self._decide(self._search(), set(), walked=True)
             while not unions and self._backoff.waiting:
                 unions = self._decide(self._backoff.release(), set())
         for number in numbers:
@@ -145,7 +152,7 @@ class Saturator:
 
     def _search(self, *, reducing: bool = False) -> Tables:
         """The matches of all rules, or of the reducing ones, rooted at nodes not yet visited. The smallest node of an e-class represents
-        it."""
+        it, and for reducing rules also the newest one."""
         graph, tables = self.graph, {}
         start, self._walked = self._walked, len(graph)
         nodes: dict[Symbol, list[int]] = {}
@@ -153,10 +160,13 @@ class Saturator:
             nodes.setdefault(graph.symbols[node], []).append(node)
         self._edges.extend()
         for root, made in nodes.items():
+            renewed = [node for node in made if self._is_renewed(node)] if reducing else []
             for number in self._by_root.get(root, ()):
                 matcher, variant, _ = self._queries[number]
                 if self._edges.allow(root, variant) and (matcher.rule.reducing or not reducing):
                     rows = variant.search(graph, made)
+                    if renewed:
+                        rows += variant.again(graph, renewed, self._newest)
                     if rows:
                         tables[number] = rows
         return tables
@@ -175,7 +185,7 @@ class Saturator:
             if not tables:
                 break
             self._followed += [(number, row) for number, rows in tables.items() for row in rows]
-            unions = self._decide(tables, set(), unions)
+            unions = self._decide(tables, set(), unions, walked=True)
         self._retired, self._retired_next = retired, self._retired
         return unions
 
@@ -260,6 +270,7 @@ class Saturator:
         """Makes egglog perform unions; `_follow` mirrors them."""
         self._decided = unions
         retired, self._retired, self._retired_next = self._retired, self._retired_next, {}
+        self._united.clear()
         self._mirror.load(unions, retired)
 
     def _check(self, nodes: int, unions: Sequence[tuple[int, int]]) -> None:
@@ -339,8 +350,10 @@ class Saturator:
         self._pending = pending
         return folded
 
-    def _decide(self, tables: Tables, learned: set[int], earlier: Iterable[tuple[int, int]] = ()) -> list[tuple[int, int]]:
-        """Processes matches; returns the unions to make, after `earlier` ones that are still pending."""
+    def _decide(
+        self, tables: Tables, learned: set[int], earlier: Iterable[tuple[int, int]] = (), *, walked: bool = False
+    ) -> list[tuple[int, int]]:
+        """Processes matches, which a walk or egglog found; returns the unions to make, after `earlier` ones that are still pending."""
         graph, budget, seen, steps = self.graph, self._budget, self._seen, self.steps
         unions = [*earlier, *self._pending]
         self._pending = ()
@@ -353,7 +366,7 @@ class Saturator:
                     self._dependent.pop((number, row), None)
                     again.setdefault(number, set()).add(row)
         for number in [number for number in self._active if number in tables or number in again or number in self._backoff.waiting]:
-            matcher, variant, stage = self._queries[number]
+            matcher, _, stage = self._queries[number]
             rows: Sequence[tuple[int, ...]] = tables.get(number, ())
             if not matcher.rule.reducing or matcher.rule.matches:
                 rows = self._backoff.due(number, self.result.rounds, rows, matcher.rule.matches or self.stages[stage].rule_matches)
@@ -367,40 +380,75 @@ class Saturator:
                 key = (number, row)
                 if key in seen and row not in retried:
                     continue
-                seen.add(key)
-                budget.matches += 1
-                statistics.matches += 1
                 if budget.matches >= due:
                     due = budget.matches + _CHECKED
                     self._check(len(graph), unions)
-                size, applied = len(graph), graph.applied
-                try:
-                    root, built = matcher.decide(graph, row)
-                except Reject as rejection:
-                    statistics.reject(rejection)
-                    self._rejected[key] = None
-                    if steps is not None:
-                        steps.reject(matcher, row, str(rejection), self.result.rounds)
-                    continue
-                budget.matches += _FOLDED * (graph.applied - applied)
-                if matcher.follows_facts:
-                    self._dependent[key] = None
-                if graph.find(built) != root:
-                    self._spend(1, unions)
-                    statistics.unions += 1
-                    unions.append((root, built))
-                    if steps is not None:
-                        made = range(size, len(graph))
-                        placed = matcher.placed(graph, row, self.members)
-                        steps.applications.append(Application(matcher.name, matcher, (placed,), ((root, built),), made, self.result.rounds))
-                for node in range(size, len(graph)):
-                    self.provenance[node] = (matcher.name, root)
-                retired = matcher.retired(variant, row)
-                if retired is not None:
-                    self._retired.setdefault(f"retire_{matcher.root.name}", []).append("\t".join(map(str, retired)))
+                renewed = walked and matcher.rule.reducing and self._is_renewed(row[0])
+                if not (renewed and self._apply_renewed(number, row, statistics, unions)):
+                    self._apply(number, row, statistics, unions)
             statistics.seconds += time.perf_counter() - start
         self._check(len(graph), unions)
         return unions
+
+    def _is_renewed(self, node: int) -> bool:
+        """True if a reducing rule has made a node for an operand."""
+        return not self._newest.keys().isdisjoint(self.graph.operands[node])
+
+    def _apply_renewed(self, number: int, row: tuple[int, ...], statistics: RuleStatistics, unions: list[tuple[int, int]]) -> bool:
+        """Decides the matches that a walk finds at the same root through the newest nodes of e-classes. Returns True if the rule applies to
+        one of them, which replaces the given match. A chain thus shrinks from its start on; otherwise each link would be merged with each
+        link before it."""
+        rows = self._queries[number][1].again(self.graph, row[:1], self._newest)
+        if row in rows:
+            return False
+        self._followed += [(number, each) for each in rows]
+        applied = [(number, each) in self._seen or self._apply(number, each, statistics, unions) for each in rows]
+        return any(applied)
+
+    def _apply(self, number: int, row: tuple[int, ...], statistics: RuleStatistics, unions: list[tuple[int, int]]) -> bool:
+        """Decides a match, and extends the unions. Returns True if the rule applies."""
+        graph, budget, steps, key = self.graph, self._budget, self.steps, (number, row)
+        matcher, variant, _ = self._queries[number]
+        self._seen.add(key)
+        budget.matches += 1
+        statistics.matches += 1
+        size, applied = len(graph), graph.applied
+        try:
+            root, built = matcher.decide(graph, row)
+        except Reject as rejection:
+            statistics.reject(rejection)
+            self._rejected[key] = None
+            if steps is not None:
+                steps.reject(matcher, row, str(rejection), self.result.rounds)
+            return False
+        budget.matches += _FOLDED * (graph.applied - applied)
+        if matcher.follows_facts:
+            self._dependent[key] = None
+        if graph.find(built) != root:
+            self._spend(1, unions)
+            statistics.unions += 1
+            unions.append((root, built))
+            if steps is not None:
+                made = range(size, len(graph))
+                members = ChainMap(self._united, self.members)
+                placed = matcher.placed(graph, row, members)
+                steps.applications.append(Application(matcher.name, matcher, (placed,), ((root, built),), made, self.result.rounds))
+        for node in range(size, len(graph)):
+            self.provenance[node] = (matcher.name, root)
+        retired = matcher.retired(variant, row)
+        if retired is not None:
+            self._retired.setdefault(f"retire_{matcher.root.name}", []).append("\t".join(map(str, retired)))
+            if built > root:
+                self._renew(root, built)
+        return True
+
+    def _renew(self, root: int, built: int) -> None:
+        """Remembers the node that a reducing rule made for an e-class, or for another new node of it."""
+        cls = self._made_for.setdefault(built, self._made_for.get(root, root))
+        for each in {cls, root}:
+            self._newest[each] = built
+            if self.steps is not None:
+                self._united[each] = [*self._united.get(each, self.members.get(each, [each])), built]
 
 
 def _queries_of(graph: Graph, stages: Sequence[Stage]) -> list[Asked]:

@@ -1,6 +1,7 @@
 """Compiled left sides: a query for egglog, steps for a walk over the input program, and the positions of a match."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any as AnyValue
 from typing import NamedTuple
 
@@ -65,12 +66,21 @@ class Variant(NamedTuple):
                 rows.append(self.row(registers, payloads))
         return rows
 
+    def again(self, graph: Graph, candidates: Iterable[int], newest: Mapping[int, int]) -> list[tuple[int, ...]]:
+        """The rows of the matches at some nodes if the e-classes below them are represented by their newest nodes."""
+        payloads, rows = graph.payloads, list[tuple[int, ...]]()
+        for root in candidates:
+            for registers in self.ways(graph, root, newest):
+                classes = [registers[i] for i in self.classes]
+                rows.append((*classes, *[payloads[newest.get(registers[i], registers[i]) if i else root] for i in self.payloads]))
+        return list(dict.fromkeys(rows))
+
     def row(self, registers: Sequence[int], payloads: Sequence[int]) -> tuple[int, ...]:
         """The row of a match with these nodes in the registers."""
         return (*[registers[i] for i in self.classes], *[payloads[registers[i]] for i in self.payloads])
 
-    def ways(self, graph: Graph, root: int) -> Iterator[list[int]]:
-        """The nodes in the registers for each match at a root."""
+    def ways(self, graph: Graph, root: int, newest: Mapping[int, int] = MappingProxyType({})) -> Iterator[list[int]]:
+        """The e-classes in the registers for each match at a root, and what represents those below it, if not their smallest node."""
         symbols, operands, steps = graph.symbols, graph.operands, self.steps
         stack = [(0, [root] + [-1] * (self.registers - 1), frozenset[int]())]
         while stack:
@@ -79,14 +89,15 @@ class Variant(NamedTuple):
                 yield registers
                 continue
             whole, i, part, expected = steps[at]
+            parent = newest.get(registers[whole], registers[whole]) if whole else root
             if whole in self.commuting and i == 0 and whole not in turned:
-                first, second = operands[registers[whole]]
+                first, second = operands[parent]
                 if first != second:
                     stack.append((at, registers, turned | {whole}))  # the swapped order comes last: entries pushed below are popped first
-            node = operands[registers[whole]][1 - i if whole in turned else i]
+            node = operands[parent][1 - i if whole in turned else i]
             if registers[part] == node:
                 stack.append((at + 1, registers, turned))
-            elif registers[part] < 0 and (expected is None or symbols[node] is expected):
+            elif registers[part] < 0 and (expected is None or symbols[newest.get(node, node)] is expected):
                 stack.append((at + 1, [*registers[:part], node, *registers[part + 1 :]], turned))
 
 

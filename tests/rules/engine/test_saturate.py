@@ -10,7 +10,8 @@ from passat.rules.engine.graph import CONST, Graph
 from passat.rules.engine.limits import SATURATED, Limits, StopReason
 from passat.rules.engine.report import RuleStatistics, Saturation
 from passat.rules.engine.saturate import Saturator
-from passat.rules.guards import Reject, has_rank, is_constant
+from passat.rules.engine.trace import Steps
+from passat.rules.guards import Reject, Term, guard, has_rank, is_constant
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.pattern import attributes, constants, op, tensors
 from passat.rules.rule import Rule
@@ -181,3 +182,63 @@ def test_rules_on_constants_match_folded_ones() -> None:
     found = saturate(body, add_add, fold=True)
     values = [value.uniform() for value in found.graph.tensors]
     assert 6.0 in values
+
+
+def chain(length: int) -> Expr:
+    """A product with constants that round differently in each order."""
+    body: Expr = a
+    for i in range(length):
+        body = body * splat(1.0 + i / 1000)
+    return body
+
+
+def test_the_links_of_a_chain_are_merged_from_its_start_on() -> None:
+    merge = ((x * c) * d >> x * (c * d)).named("R.merge")
+    body = chain(40)
+    found = saturate(body, merge, fold=True)
+    assert found.result.rules["R.merge"].matches == 39
+    assert len(found.graph) < 4 * 40
+    root = found.members[found.graph.find(found.graph.ids[id(body)])]
+    assert [0 in found.graph.operands[node] for node in root] == [False, True]
+    deep: Expr = a
+    for _ in range(40):
+        deep = ops.strided_slice(deep, begin=(0,), end=(9,), axes=(0,))
+    slices = (op.strided_slice(op.strided_slice(x, attrs=p), attrs=q) >> op.strided_slice(x, attrs=p)).named("R.slices")
+    assert saturate(deep, slices).result.rules["R.slices"].matches == 39
+
+
+def test_a_chain_of_two_rules_is_merged_in_a_few_rounds() -> None:
+    rules = [
+        ((x * c) / d >> x * (c / d)).named("R.multiply_divide"),
+        ((x / c) * d >> x * (d / c)).named("R.divide_multiply"),
+        ((x * c) * d >> x * (c * d)).named("R.multiply_multiply"),
+    ]
+    body: Expr = a
+    for i in range(40):
+        body = (body / splat(1.0 + i / 1000)) * splat(1.0 + i / 700)
+    found = saturate(body, *rules, fold=True)
+    assert found.result.rounds <= 4
+    assert len(found.graph) < 10 * 80
+
+
+def test_a_match_stays_if_the_rule_rejects_what_replaced_its_operand() -> None:
+    """The first two constants are merged; the rule rejects the result beside the third, but not the second constant beside it."""
+
+    @guard
+    def is_small(c: Term, d: Term) -> bool:
+        return float(c.value().uniform() or 0) * float(d.value().uniform() or 0) < 20
+
+    merge = ((x * c) * d >> x * (c * d)).when(is_small(c, d)).named("R.merge")
+    body = ((a * splat(3.0)) * splat(2.0)) * splat(5.0)
+    found = saturate(body, merge, fold=True)
+    assert {6.0, 10.0} <= {value.uniform() for value in found.graph.tensors}
+    assert found.result.rules["R.merge"].unions == 2
+
+
+def test_traces_have_the_nodes_of_merged_links() -> None:
+    graph = Graph(Eager(ConstantFolding))
+    graph.load(func(chain(4)).body)
+    steps = Steps()
+    merge = ((x * c) * d >> x * (c * d)).named("R.merge")
+    Saturator(graph, [Stage((Directions(merge),))], Limits(), steps=steps).run()
+    assert [len(step.matched[0].nodes) for step in steps.applications if step.rule == "R.merge"] == [2, 2, 2]

@@ -132,6 +132,12 @@ def test_the_stride_of_one_place_does_not_grow() -> None:
     assert compose_slices((1,), one, far) == compose_slices((1,), far, far) == attrs_of((0, 1, 1), 0)
 
 
+def test_axes_that_both_slices_take_whole_are_left_out() -> None:
+    first = {"begin": (0, 2), "end": (END, END), "strides": (1, 1), "axes": (0, 1)}
+    assert compose_slices((N, 9), first, attrs_of((1, END, 1), 1)) == attrs_of((3, 9, 1), 1)
+    assert compose_slices((N,), attrs_of((0, END, 1), 0), attrs_of((0, END, 1), 0)) == attrs_of((0, END, 1), 0)
+
+
 def test_slices_of_symbolic_sizes_compose() -> None:
     assert compose_slices((N,), attrs_of((2, END, 1), 0), attrs_of((1, 4, 1), 0)) == attrs_of((3, 6, 1), 0)
     assert compose_slices((N,), attrs_of((2, 5, 1), 0), attrs_of((1, FAR, 1), 0)) == attrs_of((3, 5, 1), 0)
