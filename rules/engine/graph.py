@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as AnyValue
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
+from passat.ir.dtypes import FLOATS
 from passat.ir.evaluate import Value
 from passat.ir.expr import Call, Constant, Expr, If, Match, Tuple, TupleGetItem
 from passat.ir.infer import known_value
@@ -166,6 +167,8 @@ class Graph:
         self._tensor_ids: dict[object, int] = {}
         self._large: dict[object, list[int]] | None = {} if compare_large else None
         self._nodes: dict[tuple[Symbol, int, tuple[int, ...]], int] = {}
+        self._forms: dict[tuple[AnyValue, ...], tuple[int, ...]] = {}
+        """The operands of calls that rules made for e-classes."""
 
     def __len__(self) -> int:
         return len(self.symbols)
@@ -360,6 +363,29 @@ class Graph:
             return self._new(head, payload, operands, type_, None)
         self._nodes[head, payload, operands] = made
         return made
+
+    def differs_in_rounding(self, cls: int, head: Symbol, payload: int, operands: tuple[int, ...]) -> bool:
+        """True if a rule has made this call for an e-class before, but with other floating-point constants. They were computed in another
+        order, so only their rounding differs."""
+        key = self._form(cls, head, payload, operands)
+        return key is not None and self._forms.get(key, operands) != operands
+
+    def remember_form(self, cls: int, node: int) -> None:
+        """Records a call that a rule made for an e-class."""
+        key = self._form(cls, self.symbols[node], self.payloads[node], self.operands[node])
+        if key is not None:
+            self._forms.setdefault(key, self.operands[node])
+
+    def _form(self, cls: int, head: Symbol, payload: int, operands: tuple[int, ...]) -> tuple[AnyValue, ...] | None:
+        """A call without the elements of its floating-point constants, if it has one."""
+        if self.constants.keys().isdisjoint(operands):
+            return None
+        constants = map(self.constants.get, operands)
+        parts = [
+            (value.dtype, value.shape) if isinstance(value, Tensor) and value.dtype in FLOATS else operand
+            for operand, value in zip(operands, constants, strict=True)
+        ]
+        return cls, head, payload, *parts
 
     def there(self, head: Symbol, payload: int, operands: tuple[int, ...]) -> int | None:
         """The existing node of a symbol on operand e-classes, or None; commutative operators match in either order."""

@@ -265,6 +265,8 @@ class Matcher:
         wanted_type, made = match.root_type, graph.types[graph.find(built)]
         if not same_type(wanted_type, made):
             raise Reject(f"the right side has type {made!r}, the left side {wanted_type!r}", Check.TYPES)
+        if new is None:
+            graph.remember_form(root, built)
         return root, built
 
     def bind(self, graph: Graph, row: Sequence[int], new: NewNode | None = None) -> "Bindings":
@@ -339,6 +341,9 @@ class Matcher:
             parts = tuple([graph.find(made[~i] if i < 0 else row[i]) for i in operands])
             if turned and head == self.root:
                 parts = parts[::-1]
+            is_last = len(made) == len(self._plan) - 1
+            if is_last and match.new is None and graph.differs_in_rounding(graph.find(row[0]), head, payload, parts):
+                return row[0]
             made.append(graph.make(head, payload, parts))
         return made[-1] if made else row[self.slot(self.rule.rhs)]
 

@@ -242,3 +242,11 @@ def test_traces_have_the_nodes_of_merged_links() -> None:
     merge = ((x * c) * d >> x * (c * d)).named("R.merge")
     Saturator(graph, [Stage((Directions(merge),))], Limits(), steps=steps).run()
     assert [len(step.matched[0].nodes) for step in steps.applications if step.rule == "R.merge"] == [2, 2, 2]
+
+
+def test_forms_that_differ_in_the_rounding_of_constants_are_made_once() -> None:
+    merge = ((x * c) * d >> x * (c * d)).exploring().named("R.merge")
+    body = chain(8)
+    found = saturate(body, merge, fold=True)
+    assert len(found.members[found.graph.find(found.graph.ids[id(body)])]) == 8  # one for each part of the chain that ends here
+    assert sum(map(len, found.members.values())) == sum(range(2, 9))
