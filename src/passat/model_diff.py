@@ -152,16 +152,19 @@ def _graphs(mine: "NodeProto", theirs: "NodeProto") -> "Iterator[tuple[str, tupl
 
 def _functions(one: "ModelProto", other: "ModelProto", said: list[str]) -> "Iterator[tuple[FunctionProto, FunctionProto]]":
     """The local functions that both models call. Differences outside their bodies are added to `said`."""
+    from passat.ir.onnx.alignment import location_of
+
     mine, theirs = _called(one), _called(other)
     for key in mine:
         if key not in theirs:
             continue
-        title = f"function {'.'.join(part for part in key if part)}"
         before, after = mine[key], theirs[key]
         if before is None or after is None:
-            if before is not after:
-                said.append(f"the {title} {'is new' if before is None else 'is gone'}")
+            there = after if before is None else before
+            if there is not None:
+                said.append(f"the {location_of(there)} {'is new' if before is None else 'is gone'}")
             continue
+        title = location_of(before)
         said += [f"in the {title}, {text}" for text in _opset_changes(before, after)]
         if _defaults(before) != _defaults(after) or len(before.input) != len(after.input) or len(before.output) != len(after.output):
             said.append(f"the {title} takes other inputs, outputs or attributes")
