@@ -1,29 +1,38 @@
-"""Imports opaque calls again, after their operands have become known by folding."""
+"""Imports opaque calls again, once their operands are known: from shapes, or because a few calls compute them from constants."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
 import passat.ir.ops  # noqa: F401  # importing registers the readers
+from passat.ir.evaluate import EvaluateError, Value, evaluate_call
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
+from passat.ir.folding import keeps_bits
 from passat.ir.infer import InferError, infer_type
 from passat.ir.known import known_value
 from passat.ir.onnx.attributes import has_invalid_text, signature_of
 from passat.ir.onnx.opaque import RESERVED, OpaqueOp, own_attributes
 from passat.ir.onnx_mapping import READERS, OnnxNode
-from passat.ir.op import OpTypeError
+from passat.ir.op import KNOWN_LIMIT, Op, OpTypeError, get_op
+from passat.ir.shape import static_size
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, compatible
 
 _PLAIN: Final = frozenset({"opset", "outputs", "types"})
 """The bookkeeping attributes of opaque calls with one output whose attributes can all be converted."""
 
+_CAST: Final = get_op("cast")
+_DEEPEST: Final = 4
+"""Maximum depth of the calls that compute an operand from constants."""
+
 
 def read_again(call: Call) -> Expr | None:
     """Returns the expression of Passat's own operators for an opaque call with one result; None if there is none.
 
-    Operands with fully known elements count as constants. The call must have a type.
+    Operands whose elements are all known, and small ones that casts and exact kernels compute from constants, count as constants. The call
+    must have a type.
     """
     op, attrs = call.op, call.attrs
     if not isinstance(op, OpaqueOp) or op.domain or attrs["outputs"] != "1" or not RESERVED.intersection(attrs) <= _PLAIN:
@@ -51,12 +60,35 @@ def read_again(call: Call) -> Expr | None:
 
 
 def _operand(arg: Expr) -> Expr | None:
-    """An operand as readers get it: None if absent, a constant if fully known."""
+    """An operand as readers get it: None if absent, a constant if it is known."""
+    if isinstance(arg, Constant):
+        return arg
     if isinstance(arg, Tuple) and not arg.fields:
         return None
-    value = None if isinstance(arg, Constant) else known_value(arg)
-    if isinstance(value, np.ndarray) and all(isinstance(element, int) for element in value.reshape(-1).tolist()):
+    found: Value | None = None
+    known = known_value(arg)
+    if isinstance(known, np.ndarray) and all(isinstance(element, int) for element in known.reshape(-1).tolist()):
         type_ = arg.checked_type
         assert isinstance(type_, TensorType)
-        return infer_type(Constant(Tensor.dense(value.astype(np.int64), type_.dtype), arg.span))
-    return arg
+        found = Tensor.dense(known.astype(np.int64), type_.dtype)
+    else:
+        with contextlib.suppress(EvaluateError):
+            found = _computed(arg)
+    return infer_type(Constant(found, arg.span)) if isinstance(found, Tensor) else arg
+
+
+def _computed(arg: Expr, depth: int = _DEEPEST) -> Value | None:
+    """The value of an expression of few calls on small constants, such as a bound that is cast to the element type of a tensor; None for
+    others. Raises EvaluateError for a call that fails."""
+    type_ = arg.checked_type
+    if not isinstance(type_, TensorType) or not type_.is_static or static_size(type_.shape) > KNOWN_LIMIT:
+        return None
+    if isinstance(arg, Constant):
+        return arg.data
+    if not isinstance(arg, Call) or not isinstance(arg.op, Op) or arg.op.stateful or arg.op.kernel is None or not depth:
+        return None
+    values = [_computed(part, depth - 1) for part in arg.args]
+    operands = [value for value in values if value is not None]
+    if not operands or len(operands) < len(values) or not (arg.op is _CAST or keeps_bits(arg.op, operands, type_)):
+        return None
+    return evaluate_call(arg.op, operands, arg.attrs, type_)

@@ -39,6 +39,27 @@ def read(text: str) -> IRModule:
             ["copy", "onnx.Split", "nn.matmul"],
             ["split", "nn.matmul"],
         ),
+        (
+            "(float16[2, 3] x) => (float16[a, b] y) <double low = {-1.5}> { c = Cast<to=10>(low)  d = Neg(c)  y = Clip(x, c, d) }",
+            ["cast", "negative", "onnx.Clip"],
+            ["cast", "negative", "onnx.Clip"],
+        ),
+        (
+            "(float16[2, 3] x) => (float16[a, b] y) <double low = {-1.5}, float high = {1.5}>"
+            "{ c = Cast<to=10>(low)  d = Cast<to=10>(high)  y = Clip(x, c, d) }",
+            ["cast", "cast", "onnx.Clip"],
+            ["clip"],
+        ),
+        (
+            "(float[2, 3] x) => (float[a, b] y) <float low = {-1.5}> { c = Neg(low)  d = Identity(c)  y = Clip(x, low, d) }",
+            ["negative", "copy", "onnx.Clip"],
+            ["clip"],
+        ),
+        (
+            "(float[2, 3] x, float low) => (float[a, b] y) { c = Neg(low)  y = Clip(x, low, c) }",
+            ["negative", "onnx.Clip"],
+            ["negative", "onnx.Clip"],
+        ),
     ],
 )
 def test_operands_that_are_known_by_now(text: str, before: list[str], after: list[str]) -> None:
