@@ -4,7 +4,7 @@ The noisy model multiplies each rounded floating-point result by random factors 
 the operands, since the rounding error is relative to these. No noise is added to
 
 * exact nodes, such as Reshape, Relu or Greater;
-* nodes that depend only on constants and shapes;
+* nodes that depend only on constants and shapes, except of 16-bit floats;
 * elements of sums and products that are exact.
 
 The variation of the outputs shows how far an equivalent program with a different order of rounding may differ.
@@ -23,6 +23,8 @@ from passat.ir.onnx.scope import all_names, defined_names, subgraphs, without_fu
 AMOUNTS: Final[Mapping[int, float]] = {1: 4 * 2.0**-23, 10: 2.0**-10, 11: 4 * 2.0**-52, 16: 2.0**-7}
 """Maximum relative noise, by ONNX number of the element type: four units in the last place, but one for narrow types, whose units are
 large and whose sums are accumulated in wider types."""
+_NARROW: Final = frozenset({10, 16})
+"""The 16-bit element types."""
 _EXACTLY: Final = frozenset({"Add", "Sub", "Mul"})
 """Operators that are recomputed in a wider type to find exact results."""
 _WIDER: Final[Mapping[int, int]] = {1: 11}
@@ -126,11 +128,13 @@ class _Writer:
             for inner in subgraphs(node):
                 self.write(inner, types, settled)
             _guess(node, types)
+            exact = not node.domain and node.op_type in EXACT
             if _is_settled(node, settled):
                 settled.update(node.output)
-                written.append(node)
-                continue
-            exact = not node.domain and node.op_type in EXACT
+                # ONNX Runtime computes most 16-bit floats in 32 bits, and may round only at the end of a chain of nodes.
+                if exact or not any(types.get(name) in _NARROW for name in node.output):
+                    written.append(node)
+                    continue
             if not exact and (node.domain or node.op_type not in POINTWISE):
                 for place, name in enumerate(node.input):
                     if name and name not in still and name not in settled and types.get(name) in AMOUNTS:
@@ -171,7 +175,7 @@ class _Writer:
         `besides` is another value that the error is relative to: the name of an operand, or the empty name for the number one.
         """
         amount = AMOUNTS[kind]
-        wide = 1 if kind in (10, 16) else kind
+        wide = 1 if kind in _NARROW else kind
         if wide != kind:  # ONNX Runtime's random operators do not support 16-bit floats
             plain, narrow = self._fresh(), plain
             yield helper.make_node("Cast", [narrow], [plain], to=wide)

@@ -35,6 +35,8 @@ WEIGHTS: Arrays = {
     "nothing": np.array(0, np.float32),
     "sixteen": np.array(16, np.float32),
     "little": np.array(1e-3, np.float32),
+    "folded": np.cos(np.cos(np.array(16, np.float16)).astype(np.float32)),
+    "nearly_folded": np.array(0.58, np.float32),
 }
 MODELS = {
     "a product": "p = MatMul(x, w) q = Add(p, one) r = Relu(q) s = MatMul(r, w2) y = Add(s, three)",
@@ -206,6 +208,15 @@ def test_tolerances_of_ones_own_alone_decide() -> None:
     assert (
         compare_models(built("z = Cast <to = 7>(x) y = Cast <to = 1>(z)"), built("z = Floor(x) y = Identity(z)"), rtol=0.5).equal is False
     )
+
+
+def test_constants_of_16_bits_are_rounded_when_folded() -> None:
+    """ONNX Runtime computes the chain in 32 bits."""
+    chain = built("a = Cast <to = 10>(sixteen) b = Cos(a) c = Cast <to = 1>(b) d = Cos(c) y = Mul(x, d)")
+    found = compare_models(chain, built("y = Mul(x, folded)"))
+    assert found.equal is True, found
+    assert found.outputs[0].relative > 1e-5
+    assert compare_models(chain, built("y = Mul(x, nearly_folded)")).equal is False
 
 
 def test_a_replaced_random_operator_is_detected() -> None:
