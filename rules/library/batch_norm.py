@@ -6,7 +6,9 @@ or product absorbs k into its weights and the rest into its bias. Later products
 Weights of convolutions and nn.dense may be parameters of the program; these are scaled at run time if they are smaller than the data.
 """
 
+import itertools
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import ml_dtypes
@@ -69,6 +71,26 @@ def lies_along(c: Term, whole: TensorType, axis: int) -> bool | str:
 def per_channel(c: Term, whole: Term, axis: int) -> bool | str:
     """The constant is a scalar, or has one element per index of the axis, and does not enlarge the other operand by broadcasting."""
     return lies_along(c, whole.type, whole.type.axis(axis))
+
+
+def _operands(terms: Sequence[Term], *names: str) -> list[Term]:
+    """The operands of the calls of some operators in the e-classes of some terms."""
+    return [operand for term in terms for name in names for operands in term.calls(name) for operand in operands]
+
+
+@guard
+def is_not_normalized(x: Term, c: Term) -> bool | str:
+    """The data is not the quotient of a layer or RMS normalization along the last axes, those of the constant. ONNX Runtime fuses such a
+    normalization with its scale, but not without one, and `RaiseOps` raises only those of float32."""
+    axes = tuple(itertools.dropwhile(lambda dim: dim == 1, c.type.shape))
+    rank = len(axes)
+    if not rank or axes != x.type.shape[x.type.ndim - rank :]:
+        return True
+    factors = _operands([x], "divide", "multiply")
+    roots = [*factors, *_operands(factors, "divide", "reciprocal")]
+    means = [mean for mean in _operands(_operands(roots, "sqrt", "rsqrt", "power"), "add") if mean.calls("mean")]
+    alone = not any(mean.type.shape[mean.type.ndim - rank :] == (1,) * rank for mean in means)
+    return alone or "ONNX Runtime fuses the normalization with this scale"
 
 
 @guard

@@ -33,7 +33,7 @@ from passat.rules.guards import (
 )
 from passat.rules.holes import CaseHole, cases
 from passat.rules.library.arithmetic import is_no_zero, is_not_constant
-from passat.rules.library.batch_norm import is_not, products_stay_finite, stays_in_range, sum_stays_finite
+from passat.rules.library.batch_norm import is_not, is_not_normalized, products_stay_finite, stays_in_range, sum_stays_finite
 from passat.rules.library.products import is_product_bias, is_scalar, is_stack, product, turned
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
 from passat.rules.rule import MIXED, RESOLVED, RuleSet
@@ -249,7 +249,7 @@ class MatmulAlgebra(RuleSet):
         .when(
             has_rank(w, 2),
             *scale.only("number", is_scalar(c, x), is_not(c, 1)),
-            *scale.only("rows", is_row_scale(c, _RIGHT_W, 0), is_product_bias(c, x)),
+            *scale.only("rows", is_row_scale(c, _RIGHT_W, 0), is_product_bias(c, x), is_not_normalized(x, c)),
             stays_in_range(w, c),
         )
         .inexact(_NOTE)

@@ -43,6 +43,7 @@ from passat.rules.library.batch_norm import (
     group_weight,
     has_groups,
     is_not,
+    is_not_normalized,
     is_scaled_for_less,
     laid_on,
     lies_along,
@@ -268,28 +269,31 @@ class BackwardScaleAxis(RuleSet):
 class ForwardScaleAxis(RuleSet):
     """Sinks scales toward the following product, and folds scales and shifts of its data into its weights and bias."""
 
-    sink_past_windows = (_ABOVE >> _BELOW).when(*_PASSING).exploring().inexact(_MOVED)
+    sink_past_windows = (_ABOVE >> _BELOW).when(*_PASSING, is_not_normalized(x, c)).exploring().inexact(_MOVED)
     sink_past_transpose = (
-        (op.transpose(x * c, axes=p) >> _TURNED * _transposed(p, x)).when(is_float(x), keeps_type(x, x * c)).exploring().inexact(_MOVED)
+        (op.transpose(x * c, axes=p) >> _TURNED * _transposed(p, x))
+        .when(is_float(x), keeps_type(x, x * c), is_not_normalized(x, c))
+        .exploring()
+        .inexact(_MOVED)
     )
     sink_past_flatten = (
         (
             op.nn.batch_flatten(x * c)  # behind the batch: rows of more axes, or of none, have scales of their own
             >> op.nn.batch_flatten(x) * op.nn.batch_flatten(op.broadcast_to(c, shape=one_sample(x)))
         )
-        .when(is_float(x), is_same_in_batch(c, x), keeps_type(x, x * c))
+        .when(is_float(x), is_same_in_batch(c, x), keeps_type(x, x * c), is_not_normalized(x, c))
         .exploring()
         .inexact(_MOVED)
     )
     sink_past_bias = (
         (op.nn.bias_add(x * c, b, axis=p) >> op.nn.bias_add(x, b / _VECTOR, axis=p) * c)
-        .when(is_float(x), per_channel(c, x, p), has_no_zero(c), is_finite(c), divides_in_range(b, c))
+        .when(is_float(x), per_channel(c, x, p), has_no_zero(c), is_finite(c), divides_in_range(b, c), is_not_normalized(x, c))
         .exploring()
         .inexact(_MOVED)
     )
     sink_past_sum = (
         (_DIFFERENCE >> sum_or_difference(x, d / c) * c)
-        .when(is_float(x), keeps_type(x, _DIFFERENCE), has_no_zero(c), is_finite(c), meet_in_range("divide", d, c))
+        .when(is_float(x), keeps_type(x, _DIFFERENCE), has_no_zero(c), is_finite(c), meet_in_range("divide", d, c), is_not_normalized(x, c))
         .exploring()
         .inexact(_MOVED)
     )
@@ -312,7 +316,7 @@ class ForwardScaleAxis(RuleSet):
                 matmul_transposed=_turned(x, w * _COLUMNS),
             )
         )
-        .when(is_float(x), is_not(c, 1))
+        .when(is_float(x), is_not(c, 1), is_not_normalized(x, c))
         .when(*product.only("convolution grouped transposed", per_channel_of(c, x, a)))
         .when(*product.only("dense matmul matmul_transposed", per_channel(c, x, -1)))
         .when(*product.only("convolution grouped transposed dense", is_scaled_for_less(weight, x), stays_in_range(weight, c)))

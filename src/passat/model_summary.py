@@ -56,7 +56,7 @@ def fused_operators(model: ModelSource, folder: str | None = None) -> Counter[st
 
     with tempfile.TemporaryDirectory() as temporary:
         written = Path(temporary) / "optimized.onnx"
-        # Higher levels choose processor-specific layouts but fuse nothing more.
+        # Higher levels choose processor-specific layouts, and fuse more only in float16.
         Runner(model, folder=folder, threads=1, optimize=True, apart=True, written=str(written))
         found = histogram(read_model(str(written)))
     counts: Counter[str] = Counter()

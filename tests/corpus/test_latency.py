@@ -4,9 +4,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any as AnyValue
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -146,3 +148,37 @@ def test_a_gelu_between_two_layers_stays_one(level: int, tmp_path: Path) -> None
     onnx.save(optimize(source, opt_level=level).model, result)
     assert fused_operators.count(source)
     assert fused_operators.fewer(fused_operators.count(source), fused_operators.count(result)) == {}
+
+
+@pytest.mark.parametrize("opset", [13, 17])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("kind", ["layer", "rms", "transposed", "inverse"])
+def test_a_norm_before_a_product_stays_one_that_onnx_runtime_fuses(kind: str, dtype: type, opset: int, tmp_path: Path) -> None:
+    """Its scale must not be folded into the weight of the product after it, also if a transpose before the norm could move past it."""
+    draw = np.random.default_rng(0).standard_normal
+    weights = {"g": draw(16) / 10 + 1, "b": draw(16) / 10, "w": draw((16, 16)) / 4, "v": draw(16), "two": 2.0, "one": 1.0, "small": 1e-5}
+    first = {"rms": [], "transposed": [("Transpose", "x", "", "t"), ("ReduceMean", "t", "", "m"), ("Sub", "t", "m", "d")]}
+    centered = first.get(kind, [("ReduceMean", "x", "", "m"), ("Sub", "x", "m", "d")])
+    data = "d" if centered else "x"
+    root = [("Pow", data, "two", "p"), ("ReduceMean", "p", "", "q"), ("Add", "q", "small", "a"), ("Sqrt", "a", "", "r")]
+    divided = [("Div", "one", "r", "i"), ("Mul", data, "i", "n")] if kind == "inverse" else [("Div", data, "r", "n")]
+    scaled = [("Mul", "n", "g", "s")] if kind == "rms" else [("Mul", "n", "g", "z"), ("Add", "z", "b", "s")]
+    steps = [*centered, *root, *divided, *scaled, ("MatMul", "s", "w", "u"), ("Add", "u", "v", "y")]
+    extra: dict[str, dict[str, AnyValue]] = {"ReduceMean": {"axes": [-1]}, "Transpose": {"perm": [0, 2, 3, 1]}}
+    nodes = [helper.make_node(op, [name for name in (one, two) if name], [out], **extra.get(op, {})) for op, one, two, out in steps]
+    shape, element = [2, 6, 5, 16], helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    ends = [helper.make_tensor_value_info("x", element, [2, 16, 6, 5] if kind == "transposed" else shape)]
+    constants = [numpy_helper.from_array(np.asarray(value, dtype), name) for name, value in weights.items()]
+    graph = helper.make_graph(nodes, "block", ends, [helper.make_tensor_value_info("y", element, shape)], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    before, after = norms(model, tmp_path / "before.onnx"), norms(optimize(model, verify=False).model, tmp_path / "after.onnx")
+    assert 1 == before <= after
+
+
+def norms(model: onnx.ModelProto, path: Path) -> int:
+    """The number of normalizations that ONNX Runtime fuses; those of float16 by its last optimizations only."""
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(path)
+    options.log_severity_level = 4
+    onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return sum(node.op_type in ("LayerNormalization", "SimplifiedLayerNormalization") for node in onnx.load(path).graph.node)
