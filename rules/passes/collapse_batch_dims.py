@@ -93,7 +93,11 @@ def _is(expr: Expr, *names: str) -> bool:
 
 
 def _is_view(expr: Expr) -> bool:
-    return _is(expr, "reshape", "dyn.reshape") and isinstance(expr._checked_type, TensorType)
+    """True for a reshape, and for inserted and removed axes, which a Reshape takes as well unless it would have to compute the shape."""
+    type_ = expr._checked_type
+    if not isinstance(type_, TensorType):
+        return False
+    return _is(expr, "reshape", "dyn.reshape") or (_is(expr, "expand_dims", "squeeze") and _newshape(type_.shape) is not None)
 
 
 def _shape(expr: Expr) -> Shape:

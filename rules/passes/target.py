@@ -110,7 +110,7 @@ _MERGED: Final = (Transposes, Views, DynamicViews, Copies, Arithmetic)
 @register_pass(_PREFIX + "TargetForms")
 def target_forms() -> RulePass:
     """Chooses the form that the target's kernels run faster: global pooling, reshapes that infer a size, and windows that pad with 0."""
-    sets = (TargetForms, Windows.only("convolution", "mean"))
+    sets = (ConstantFolding, TargetForms, Windows.only("convolution", "mean"))
     return RulePass(sets, name="TargetForms", opt_level=3, doc=target_forms.__doc__ or "", after=["ContribOperators"])
 
 

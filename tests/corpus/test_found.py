@@ -312,3 +312,30 @@ def test_a_split_into_other_than_its_outputs() -> None:
     model = parse("g (float[7] x) => (float[A] a, float[B] b, float[C] c) { a, b, c = Split<num_outputs = 1>(x) }")
     with pytest.raises(passat.ir.onnx.OnnxError, match="has 3 outputs, but its attribute num_outputs is 1"):
         passat.optimize(model)
+
+
+def test_a_constant_that_layers_on_matrices_read_is_reshaped_when_optimized() -> None:
+    """CollapseBatchDims left a Reshape of a constant, and an Unsqueeze of a Reshape; a second run removed them."""
+    model = with_weight(
+        """g (float[2, 3, 4] x) => (float[2, 1, 3, 4] y) <float[4] c = {1, 2, 3, 4}, int64[1] at = {1}> {
+            a = MatMul(x, w)
+            b = Add(a, c)
+            d = Relu(b)
+            e = Add(d, k)
+            f = MatMul(e, w)
+            h = Add(f, c)
+            i = Relu(h)
+            j = Add(i, k)
+            l = MatMul(j, w)
+            m = Add(l, c)
+            n = Relu(m)
+            o = Unsqueeze(n, at)
+            y = Softmax(o)
+        }""",
+        4,
+        4,
+    )
+    model.graph.initializer.append(numpy_helper.from_array(floats(2, 3, 4, seed=1), "k"))
+    result, _ = optimize(model)
+    assert operators(result) == {"Reshape": 2, "Gemm": 3, "Relu": 3, "Add": 2, "Softmax": 1}
+    assert operators(optimize(result)[0]) == operators(result)

@@ -54,6 +54,14 @@ def test_numbers_make_a_stack_with_one_open_size(sizes: str) -> None:
     assert operators(found) == ["reshape", *["nn.matmul", "nn.bias_add", "nn.relu"] * 3, "reshape", "nn.relu"]
 
 
+def test_axes_that_are_inserted_or_removed_beside_a_region_are_part_of_its_reshapes() -> None:
+    """Otherwise a second run would merge them."""
+    for view in ("expand_dims(%6, axis=1)", "squeeze(%6, axis=[1])"):
+        body = f"%20 = expand_dims(%x, axis=1); {on_20.replace('; nn.relu', '; %6 = nn.relu')}; nn.softmax({view})"
+        found = run_pass(CollapseBatchDims(), program("%x: (2, 3, 4), %w: (4, 4), %c: (4)", body))["main"]
+        assert operators(found) == ["reshape", *["nn.matmul", "nn.bias_add", "nn.relu"] * 3, "nn.relu", "reshape", "nn.softmax"]
+
+
 def test_what_the_function_returns_is_not_reshaped() -> None:
     body = layers(6).rpartition(";")[0]
     found = run_pass(CollapseBatchDims(), program("%x: (2, 3, 4), %w: (4, 4), %c: (4)", f"{body}; nn.matmul(%11, %w)"))["main"]
