@@ -24,11 +24,11 @@ from passat.ir.op import Op, get_op
 from passat.ir.ops.newshape import static_newshape
 from passat.ir.shape import ANY, Any, Shape, product, same_dim
 from passat.ir.tensor import Tensor
-from passat.ir.traverse import children, post_order, with_children
+from passat.ir.traverse import children, with_children
 from passat.ir.types import TensorType, Type, tensor_type
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.cost import results_of
-from passat.rules.passes.simplify_shapes import simplify_shapes
+from passat.rules.passes.simplify_shapes import in_each_function, own_nodes, simplify_shapes
 from passat.rules.rule import EXACT
 
 _SINCE: Final = 15
@@ -55,9 +55,14 @@ class CollapseBatchDims(FunctionPass):
 
 
 def collapse_batch_dims(function: Function, *, computed: bool = True) -> Function:
-    """The function with collapsed regions where this takes fewer calls; itself if there are none. Shapes with more than one unknown size
-    can be restored only if they may be `computed`."""
-    order = list(post_order(function.body, into=lambda part: not isinstance(part, Function)))
+    """The function with collapsed regions, also in nested functions, where this takes fewer calls; itself if there are none. Shapes with
+    more than one unknown size can be restored only if they may be `computed`."""
+    return in_each_function(function, lambda each: _collapsed(each, computed=computed))
+
+
+def _collapsed(function: Function, *, computed: bool) -> Function:
+    """The function with collapsed regions, apart from nested functions."""
+    order = own_nodes(function.body)
     regions = _regions(order, function, computed=computed)
     if not regions:
         return function

@@ -7,7 +7,7 @@ inputs, and the original tensors need not be computed for their shapes.
 A walk, not rules: the sizes of inputs, and the cheapest way to read one, depend on the whole program.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -49,15 +49,21 @@ def simplify_shapes(function: Function) -> Function:
 
     Nested functions, such as the branches of an ONNX `If`, read sizes from their own inputs.
     """
-    if not any(isinstance(node, Function) for node in _own(function.body)):
-        return _simplified(function)
+    return in_each_function(function, _simplified)
+
+
+def in_each_function(function: Function, change: Callable[[Function], Function]) -> Function:
+    """The function after a change of each function in it, such as the branches of an ONNX `If`, and of itself. The change gets functions
+    with types, innermost first, and leaves nested ones. Sealed functions are unchanged."""
+    if not any(isinstance(node, Function) for node in own_nodes(function.body)):
+        return change(function)
     made: dict[int, Expr] = {}
     for node in post_order(function, into=lambda part: not is_sealed(part)):
         found = node if is_sealed(node) else with_children(node, [made[id(part)] for part in children(node)])
         if isinstance(found, Function) and not is_sealed(found):
             typed = found if found is node else infer_type(found)
             assert isinstance(typed, Function)
-            found = _simplified(typed)
+            found = change(typed)
         made[id(node)] = found
     result = made[id(function)]
     assert isinstance(result, Function)
@@ -71,7 +77,7 @@ def _simplified(function: Function) -> Function:
         return function
     forms = _Forms(sources)
     made: dict[int, Expr] = {}
-    order = _own(function.body)
+    order = own_nodes(function.body)
     for node in order:
         found = forms.of(node)
         if found is None:
@@ -86,13 +92,13 @@ def _simplified(function: Function) -> Function:
     return result
 
 
-def _own(body: Expr) -> Sequence[Expr]:
+def own_nodes(body: Expr) -> Sequence[Expr]:
     """The nodes of a body, without those of nested functions."""
     return post_order(body, into=lambda part: not isinstance(part, Function))
 
 
 def _calls(body: Expr) -> int:
-    return sum(isinstance(node, Call) for node in _own(body))
+    return sum(isinstance(node, Call) for node in own_nodes(body))
 
 
 def _sources(params: Sequence[Var]) -> dict[SymDim, Source]:

@@ -291,6 +291,23 @@ def test_layers_beside_a_node_with_branches_work_on_matrices() -> None:
     assert [node.op_type for node in made.graph.node].count("Gemm") == 2
 
 
+@pytest.mark.parametrize("sizes", ["2, 3", "B, S"])
+def test_layers_in_branches_and_loops_work_on_matrices(sizes: str) -> None:
+    """CollapseBatchDims skipped them."""
+    state = f"float[{sizes}, 4]"
+    layers = "  ".join(f"m{i} = MatMul(r{i}, w)  a{i} = Add(m{i}, b)  r{i + 1} = Relu(a{i})" for i in range(6))
+    model = parse(
+        f"""g ({state} r0, bool c, int64 n0) => ({state} y, {state} z) {{
+            y = If(c) <then_branch = t () => ({state} u) {{ {layers}  u = Softmax(r6) }}, else_branch = e () => ({state} f) {{ f = Neg(r0) }}>
+            z = Loop(n0, c, r0) <body = l (int64 i, bool on, {state} r0) => (bool off, {state} s) {{ off = Identity(on)  {layers}  s = Softmax(r6) }}>
+        }}"""
+    )
+    for name, shape in (("w", (4, 4)), ("b", (4,))):
+        model.graph.initializer.append(numpy_helper.from_array(floats(*shape), name))
+    result, _ = optimize(model, {"r0": floats(2, 3, 4), "c": np.array(True), "n0": np.array(3)})
+    assert operators(result)["Gemm"] == 12
+
+
 def test_a_text_that_no_reader_is_made_for_stays() -> None:
     """ReadOpaque read a Conv whose `auto_pad` is not UTF-8, which ended with a TypeError."""
     model = parse('g (float[N, 3, 4, 4] x) => (float[M, 2, 4, 4] y) { y = Conv<auto_pad = "@@">(x, w) }')

@@ -5,6 +5,7 @@ import pytest
 
 from passat.ir.expr import Function
 from passat.ir.tensor import Tensor
+from passat.ir.traverse import post_order
 from passat.rules.passes.collapse_batch_dims import CollapseBatchDims, collapse_batch_dims
 from tests.rules.building import const, func, numbers, ops, tup, var
 from tests.rules.passes.golden import becomes, program, stays
@@ -60,6 +61,14 @@ def test_axes_that_are_inserted_or_removed_beside_a_region_are_part_of_its_resha
         body = f"%20 = expand_dims(%x, axis=1); {on_20.replace('; nn.relu', '; %6 = nn.relu')}; nn.softmax({view})"
         found = run_pass(CollapseBatchDims(), program("%x: (2, 3, 4), %w: (4, 4), %c: (4)", body))["main"]
         assert operators(found) == ["reshape", *["nn.matmul", "nn.bias_add", "nn.relu"] * 3, "nn.relu", "reshape", "nn.softmax"]
+
+
+def test_nested_functions_work_on_matrices() -> None:
+    signature = "%x: (2, 3, 4), %w: (4, 4), %c: (4)"
+    params = ", ".join(f"%{name}: Tensor[({sizes}), float32]" for name, sizes in (("x", "2, 3, 4"), ("w", "4, 4"), ("c", "4")))
+    found = run_pass(CollapseBatchDims(), program(signature, f"%20 = fn ({params}) {{ {layers(3)} }}; %20(%x, %w, %c)"))["main"]
+    (nested,) = [node for node in post_order(found) if isinstance(node, Function) and node is not found]
+    assert operators(nested) == ["reshape", *["nn.matmul", "nn.bias_add", "nn.relu"] * 3, "reshape", "nn.relu"]
 
 
 def test_what_the_function_returns_is_not_reshaped() -> None:
