@@ -34,8 +34,10 @@ _EQUAL: Final = 11
 _FEW_KERNELS: Final = 22
 """The opset since which ONNX Runtime (1.32) has no kernels for random operators."""
 _POOL: Final = 65_521
-"""The number of random numbers that noise is taken from where there are no random operators; a prime, so that periods of the model and of
-the noise differ."""
+"""The number of random numbers that noise is taken from, repeated, since drawing takes 20 times as long as copying; a prime, so that
+periods of the model and of the noise differ."""
+_ALLOWS_ZERO: Final = 14
+"""The opset since which Reshape takes 0 for a size."""
 # fmt: off
 EXACT: Final = frozenset(
     {
@@ -84,7 +86,10 @@ def noisy(model: ModelProto, seed: int = 0) -> ModelProto:
         prefix += "_"
     writer = _Writer(prefix, seed, _opset(made))
     writer.write(made.graph, {})
-    made.graph.initializer.extend(writer.pools.values())
+    made.graph.initializer.extend(pool for pool in writer.pools.values() if isinstance(pool, TensorProto))
+    nodes = [*(pool for pool in writer.pools.values() if isinstance(pool, NodeProto)), *map(_copied, made.graph.node)]
+    del made.graph.node[:]
+    made.graph.node.extend(nodes)
     return made
 
 
@@ -108,14 +113,16 @@ class _Writer:
         self._opset = opset
         self._seed = seed * 100_003
         self._count = 0
-        self.pools: dict[tuple[int, float, float], TensorProto] = {}
-        """Random numbers to take noise from, by element type and range."""
+        self._depth = 0
+        self.pools: dict[tuple[int, float, float], TensorProto | NodeProto] = {}
+        """Random numbers to take noise from, by element type and range: constants, or nodes that draw other numbers in each run."""
 
     def write(self, graph: GraphProto, outer: Mapping[str, int], known: Collection[str] = ()) -> None:
         """Adds noise to a graph and its subgraphs.
 
         `outer` are the element types of the enclosing values; `known` are those that depend only on constants and shapes.
         """
+        self._depth += 1
         types = {**outer, **dict(_declared([*graph.value_info, *graph.input, *graph.output]))}
         types.update((tensor.name, tensor.data_type) for tensor in graph.initializer)
         settled = {*known, *(tensor.name for tensor in graph.initializer)}
@@ -147,8 +154,8 @@ class _Writer:
                     exact_there, nodes = self._exactness(node, types[name])
                     written += [*nodes, *self._noise(node.output[place], name, types[name], exact_there, _besides(node))]
                     still.add(name)
-        # Repeated fields copy their items, which become invalid when the field is cleared.
-        copies = [NodeProto.FromString(node.SerializeToString()) for node in written]
+        self._depth -= 1
+        copies = list(map(_copied, written))
         del graph.node[:]
         graph.node.extend(copies)
 
@@ -181,12 +188,16 @@ class _Writer:
             yield helper.make_node("Cast", [narrow], [plain], to=wide)
         factor = self._fresh()
         seed = float((self._seed + self._count) % (1 << 24))
-        if wide == 1:
+        if wide == 1 and not exact:
             yield from self._drawn(plain, factor, wide, 1 - amount, 1 + amount, seed)
-            if exact:
-                one, drawn, factor = self._fresh(), factor, self._fresh()
-                yield helper.make_node("Constant", [], [one], value=helper.make_tensor(one, wide, [], [1.0]))
-                yield helper.make_node("Where", [exact, one, drawn], [factor])
+        elif wide == 1:
+            one, drawn, differs, mask, added = (self._fresh() for _ in range(5))
+            yield from self._drawn(plain, drawn, wide, -amount, amount, seed)
+            yield helper.make_node("Constant", [], [one], value=helper.make_tensor(one, wide, [], [1.0]))
+            yield helper.make_node("Not", [exact], [differs])
+            yield helper.make_node("Cast", [differs], [mask], to=wide)  # a product with 0 and 1 is faster than Where
+            yield helper.make_node("Mul", [drawn, mask], [added])
+            yield helper.make_node("Add", [added, one], [factor])
         else:  # the bounds are single-precision attributes
             drawn, size, scaled, one = (self._fresh() for _ in range(4))
             yield from self._drawn(plain, drawn, wide, -1.0, 1.0, seed)
@@ -211,25 +222,45 @@ class _Writer:
             yield helper.make_node("Cast", [moved], [name], to=kind)
 
     def _drawn(self, like: str, name: str, kind: int, low: float, high: float, seed: float) -> Iterable[NodeProto]:
-        """Emits nodes that draw a random number for each element of a value."""
-        if self._opset < _FEW_KERNELS:
+        """Emits nodes that draw a random number for each element of a value; in a subgraph, which may run several times, other ones each
+        time if there are random operators."""
+        if self._opset < _FEW_KERNELS and (self._depth > 1 or self._opset < _ALLOWS_ZERO):
             yield helper.make_node("RandomUniformLike", [like], [name], low=low, high=high, seed=seed)
             return
-        pool = self.pools.get((kind, low, high))
-        if pool is None:
-            numbers = np.random.default_rng(self._seed + len(self.pools)).uniform(low, high, _POOL)
-            pool = numpy_helper.from_array(numbers.astype(helper.tensor_dtype_to_np_dtype(kind)), self._fresh())
-            self.pools[kind, low, high] = pool
-        shape, size, start, end, one, period, places, turned, taken = (self._fresh() for _ in range(9))
+        shape, size, length, start, end, one, period, whole, times, tiled, taken = (self._fresh() for _ in range(11))
         yield helper.make_node("Shape", [like], [shape])
         yield helper.make_node("Size", [like], [size])
         for constant, value in ((start, int(seed) * 7919 % _POOL), (one, 1), (period, _POOL)):
-            yield helper.make_node("Constant", [], [constant], value_int=value)
-        yield helper.make_node("Add", [start, size], [end])
-        yield helper.make_node("Range", [start, end, one], [places])
-        yield helper.make_node("Mod", [places, period], [turned])
-        yield helper.make_node("Gather", [pool.name, turned], [taken])
+            yield helper.make_node("Constant", [], [constant], value_ints=[value])
+        yield helper.make_node("Reshape", [size, one], [length])
+        yield helper.make_node("Add", [start, length], [end])
+        yield helper.make_node("Div", [end, period], [whole])
+        yield helper.make_node("Add", [whole, one], [times])
+        yield helper.make_node("Tile", [self._pool(kind, low, high), times], [tiled])
+        yield helper.make_node("Slice", [tiled, start, end], [taken])
         yield helper.make_node("Reshape", [taken, shape], [name], allowzero=1)
+
+    def _pool(self, kind: int, low: float, high: float) -> str:
+        """The name of the random numbers in a range."""
+        pool = self.pools.get((kind, low, high))
+        if pool is None:
+            seed: float = self._seed + len(self.pools)
+            name = self._fresh()
+            if self._opset < _FEW_KERNELS:
+                seed = float(seed % (1 << 24))
+                pool = helper.make_node("RandomUniform", [], [name], name, shape=[_POOL], dtype=kind, low=low, high=high, seed=seed)
+            else:
+                numbers = np.random.default_rng(int(seed)).uniform(low, high, _POOL)
+                pool = numpy_helper.from_array(numbers.astype(helper.tensor_dtype_to_np_dtype(kind)), name)
+            self.pools[kind, low, high] = pool
+        return pool.name
+
+
+def _copied(node: NodeProto) -> NodeProto:
+    """A copy of a node: repeated fields copy their items, which become invalid when the field is cleared."""
+    copy = NodeProto()
+    copy.CopyFrom(node)
+    return copy
 
 
 def _is_settled(node: NodeProto, settled: Collection[str]) -> bool:
