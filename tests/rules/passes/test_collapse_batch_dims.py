@@ -49,6 +49,16 @@ def test_as_many_biases_as_views_work_on_matrices() -> None:
     assert operators(found) == ["reshape", *["nn.matmul", "nn.bias_add", "nn.relu"] * 2, "reshape", "nn.relu"]
 
 
+@pytest.mark.parametrize(("rows", "work"), [("b, 4096", "batches"), ("b, 64", "matrices"), ("b, s", "matrices")])
+def test_large_biases_before_a_gelu_stay(rows: str, work: str) -> None:
+    """ONNX Runtime adds them in its BiasGelu, which takes less time than adding them in a Gemm."""
+    layer = "add(nn.matmul(nn.gelu(add(nn.matmul({x}, %u), %c)), %v), %d)"
+    body = layer.replace("{x}", layer.replace("{x}", layer.replace("{x}", "%x")))
+    text = f"%x: ({rows}, 64), %u: (64, 256), %c: (256), %v: (256, 64), %d: (64)"
+    found = run_pass(CollapseBatchDims(), program(text, f"nn.relu({body})"))["main"]
+    assert ("nn.bias_add" in operators(found)) == (work == "matrices")
+
+
 @pytest.mark.parametrize("sizes", ["2, 3", "b, 3"])
 def test_numbers_make_a_stack_with_one_open_size(sizes: str) -> None:
     found = run_pass(CollapseBatchDims(), program(f"%x: ({sizes}, 4), %w: (4, 4), %c: (4)", layers(3)))["main"]
