@@ -348,9 +348,15 @@ def cheaper(job: Job, given: Given, after: IRModule) -> Outcome:
     unchanged = _is_one_to_one(after, written, model) and not _has_unknown_sizes(after)
     cost = _cost(after, prices) if unchanged else _cost_as_written(job, given, model, after, constants)
     if cost > report.cost_before and _has_unknown_sizes(given.module):
-        # A value of unknown size costs almost nothing. The input is priced with sizes inferred from others.
+        # A value of unknown size costs almost nothing. The input is priced with sizes inferred from others, also when it is read again, as
+        # the result is.
         with job.context:
-            report.cost_before = max(report.cost_before, _cost(dynamic_to_static()(ReadOpaque()(given.module)), prices))
+            sized = dynamic_to_static()(ReadOpaque()(given.module))
+        report.cost_before = max(report.cost_before, _cost(sized, prices))
+        with contextlib.suppress(OpsetError):
+            known: dict[str, Tensor] = {}
+            again = to_onnx(sized, constants=known)
+            report.cost_before = max(report.cost_before, _cost_as_written(job, given, again, sized, known))
     nodes, count = node_count(histogram(model)), node_count(histogram(given.proto))
     same = abs(cost - report.cost_before) <= SAME_COST * report.cost_before
     if not report.lowered and ((cost > report.cost_before and not same) or (same and nodes >= count)):
