@@ -1,4 +1,5 @@
-"""Types of the results of opaque calls: from ONNX's shape inference, from declared types, and from the bodies of If, Loop and Scan."""
+"""Types of the results of opaque calls: from ONNX's shape inference, from declared types, from the bodies of If, Loop and Scan, and from
+Passat's own table for ONNX Runtime's operators."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -12,6 +13,7 @@ from onnx.shape_inference import InferenceError, infer_function_output_types, in
 
 from passat.ir.infer import join
 from passat.ir.onnx.attributes import is_absurd, write_attributes
+from passat.ir.onnx.contrib_types import contrib_types, has_rule
 from passat.ir.onnx.declared import agreed
 from passat.ir.onnx.doubts import without_doubtful
 from passat.ir.onnx.opaque import OpaqueOp, opaque_name, own_attributes
@@ -100,11 +102,14 @@ def node_proto(op: OpaqueOp, absent: Sequence[bool], attrs: Mapping[str, AnyValu
 def node_types(
     op: OpaqueOp, types: Sequence[Type], attrs: Mapping[str, AnyValue], data: Mapping[int, TensorProto] | None = None
 ) -> list[Type]:
-    """Returns the types that ONNX infers for the present outputs, from the types of the operands and the values of some.
+    """Returns the types that ONNX infers for the present outputs, from the types of the operands and the values of some. The types for
+    ONNX Runtime's own operators are those of `contrib_types`.
 
     Raises OpTypeError if inference rejects the operands.
     """
     present = attrs["outputs"].count("1") or 1
+    if has_rule(op.domain, op.op_type):
+        return contrib_types(op.op_type, types, attrs)
     schema = schema_of(op.op_type, attrs["opset"], op.domain)
     if schema is None or schema.deprecated:
         return [UNKNOWN] * present

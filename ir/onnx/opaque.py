@@ -4,7 +4,8 @@ A call keeps everything in the node. Its attributes are those of the node and th
 
 * `opset`: the version of the operator's domain;
 * `outputs`: which outputs are present, as "1", "110" ...; for several outputs the call returns a tuple of the present ones;
-* `types`: the types of the results as text (`passat.ir.onnx.value_types.show_type`), if ONNX's inference alone does not find them;
+* `types`: the types of the results as text (`passat.ir.onnx.value_types.show_type`), if ONNX's inference alone does not find them, except
+  those of ONNX Runtime's own operators that are not declared (`passat.ir.onnx.contrib_types`);
 * `disputed`: the declared types of the results, if inference contradicts them; only `types` is reliable then;
 * `protos`: a serialized node with the attributes that cannot be converted (graphs, types, sparse tensors, empty lists);
 * `overload`: the overload of a local function;

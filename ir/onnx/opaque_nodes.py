@@ -11,6 +11,7 @@ from passat.ir.expr import Call, Constant, Expr, Function, Span, Tuple, TupleGet
 from passat.ir.infer import infer_type
 from passat.ir.onnx import inference
 from passat.ir.onnx.attributes import attribute_kinds
+from passat.ir.onnx.contrib_types import has_rule
 from passat.ir.onnx.declared import DisbeliefError, holding
 from passat.ir.onnx.doubts import contradiction
 from passat.ir.onnx.errors import OnnxError, require_text
@@ -141,7 +142,9 @@ def _result_types(
     types = inference.merge([*found, *[UNKNOWN] * missing], declared)
     if any(disputed):
         values["disputed"] = tuple(map(show_type, declared))
-    if any(disputed) or types != plain:
+    # Other programs do not know the types of ONNX Runtime's own operators, so their declarations are kept.
+    kept = has_rule(op.domain, op.op_type) and any(type_ != UNKNOWN for type_ in declared)
+    if kept or any(disputed) or types != plain:
         values["types"] = tuple(map(show_type, types))
     return types, grounds.union(name for name, a, b in zip(names, found, types, strict=False) if a != b)
 
@@ -153,7 +156,7 @@ def _types(
     types = [operand.checked_type for operand in operands]
     relation = op.infer(types, Attrs(attrs))
     plain = list(relation.fields) if isinstance(relation, TupleType) else [relation]
-    if local is not None:
+    if local is not None and not has_rule(op.domain, op.op_type):  # ONNX Runtime prefers its own operators
         return plain, inference.function_types(local, types, attrs)
     if "bodies" not in attrs and not inference.all_known(plain):
         data = {
