@@ -41,6 +41,8 @@ class Frame:
     """The original nodes of calls, by id of the call."""
     unread: Set[str] = frozenset()
     """The outputs of the source that no node reads."""
+    declared: set[str] = field(default_factory=set)
+    """Values with a declared type that come from nodes of other domains, whose types other programs cannot infer."""
     settled: bool = False
     """Whether known sizes of outputs are written instead of names; true for a model with fixed sizes."""
     warnings: list[Diagnostic] = field(default_factory=list)

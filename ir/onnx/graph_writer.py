@@ -147,8 +147,10 @@ class GraphWriter:
             wanted = self._write_own(call, op, wanted, node_name)
         if isinstance(op, OpaqueOp):
             self._declare(wanted, declared_types(call.attrs, "disputed") or declared_types(call.attrs) or ())
-        elif (origin is None and not op.is_own) or not all(
-            has_inference(node.op_type, version, node.domain) for node in self.nodes[first:]
+        elif (
+            (origin is None and (not op.is_own or any(node.domain for node in self.nodes[first:])))
+            or not self.model.frame.declared.isdisjoint(wanted)
+            or not all(has_inference(node.op_type, version, node.domain) for node in self.nodes[first:])
         ):
             type_ = call.checked_type
             self._declare(wanted, type_.fields if isinstance(type_, TupleType) else [type_])

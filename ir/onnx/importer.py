@@ -291,6 +291,8 @@ class Importer:
                     if not opaque:
                         self.grounds.put(result, grounds)
                         if name in declared:
+                            if not own:
+                                self.frame.declared.add(name)
                             self.is_disputed(name, result.checked_type, describe(node), grounds, "the declaration is ignored")
 
     def _foreign(self, node: NodeProto) -> FromOnnx | None:

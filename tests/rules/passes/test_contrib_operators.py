@@ -62,3 +62,10 @@ def test_a_model_that_has_them_is_optimized_for_them() -> None:
     once = optimize(onnx.parser.parse_model(TEXT), config={"rules.domains": [DOMAIN]}).model
     again = optimize(once)
     assert [node.op_type for node in again.model.graph.node] == ["FusedMatMul"]
+
+
+def test_results_are_declared_since_other_programs_do_not_infer_them() -> None:
+    text = TEXT.replace("z = Mul(raw, half)", "scores = Mul(raw, half)\n  z = Softmax(scores)")
+    result = optimize(onnx.parser.parse_model(text), config={"rules.domains": [DOMAIN]})
+    assert [node.op_type for node in result.model.graph.node] == ["FusedMatMul", "Softmax"]
+    assert [value.name for value in result.model.graph.value_info] == [result.model.graph.node[0].output[0]]
