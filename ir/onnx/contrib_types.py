@@ -1,9 +1,10 @@
 """Types of the results of ONNX Runtime's own operators, for which the onnx package has no schemas.
 
-Quantizers, optimizers and exporters for ONNX Runtime write them: in the domain com.microsoft, and SimplifiedLayerNormalization in the
-standard one. This is a table although ONNX Runtime infers these types itself: models are also read without it, calls are typed again while
-rules rewrite their operands, and ONNX Runtime neither adds named sizes nor knows the shapes of all keys and values. The tests compare the
-table with the results of ONNX Runtime's kernels. Operators that ONNX Runtime only computes on other devices are not listed.
+Quantizers, optimizers and exporters for ONNX Runtime write them: in the domain com.microsoft, in com.microsoft.nchwc (convolutions of
+blocks of channels, in models that ONNX Runtime optimized and saved), and SimplifiedLayerNormalization in the standard one. This is a table
+although ONNX Runtime infers these types itself: models are also read without it, calls are typed again while rules rewrite their operands,
+and ONNX Runtime neither adds named sizes nor knows the shapes of all keys and values. The tests compare the table with the results of ONNX
+Runtime's kernels. Operators that ONNX Runtime only computes on other devices are not listed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -65,13 +66,13 @@ _Rule: TypeAlias = Callable[[_Node], Sequence[Type]]
 
 def has_rule(domain: str, op_type: str) -> bool:
     """Whether the types of the results of an operator follow from this table."""
-    return op_type in _RULES and domain == (DOMAIN if op_type != "SimplifiedLayerNormalization" else "")
+    return op_type in RULES.get(domain, ())
 
 
-def contrib_types(op_type: str, types: Sequence[Type], attrs: Mapping[str, AnyValue]) -> list[Type]:
+def contrib_types(domain: str, op_type: str, types: Sequence[Type], attrs: Mapping[str, AnyValue]) -> list[Type]:
     """The types of the present results of an operator for which `has_rule`. They are unknown for operands that it does not accept."""
     try:
-        found = _RULES[op_type](_Node(types, attrs))
+        found = RULES[domain][op_type](_Node(types, attrs))
     except (_UnknownError, InferError, ValueError, TypeError, LookupError, AttributeError, AssertionError):
         found = ()  # as for standard operators, an operand or attribute is missing or has the wrong kind, or shapes do not match
     return [found[place] if place < len(found) else UNKNOWN for place, there in enumerate(attrs["outputs"]) if there == "1"]
@@ -191,43 +192,70 @@ def _grouped(node: _Node) -> Sequence[Type]:
     return results
 
 
-_RULES: Final[dict[str, _Rule]] = {
-    "Attention": partial(_attention, dtype=0, past=4),
-    "BiasGelu": _like,
-    "DequantizeLinear": partial(_like, dtype=1),
-    "DynamicQuantizeMatMul": partial(_standard, op_type="MatMul", places=(0, 1), dtype=0),
-    "EmbedLayerNormalization": partial(_embeddings, table=2, dtype=2),
-    "FastGelu": _like,
-    "FusedConv": partial(_standard, op_type="Conv", places=(0, 1), dtype=0),
-    "FusedGemm": partial(_standard, op_type="Gemm", places=(0, 1), dtype=0),
-    "GatherBlockQuantized": _packed_rows,
-    "Gelu": _like,
-    "GroupQueryAttention": _grouped,
-    "Inverse": _like,
-    "MatMulBnb4": _packed_product,
-    "MatMulIntegerToFloat": partial(_standard, op_type="MatMul", places=(0, 1), dtype=2),
-    "MatMulNBits": _packed_product,
-    "MoE": _like,
-    "MultiHeadAttention": _multi_head,
-    "NhwcMaxPool": partial(_standard, op_type="MaxPool", places=(0,), dtype=0, channels_last=True),
-    "QAttention": partial(_attention, dtype=3, past=8),
-    "QEmbedLayerNormalization": partial(_embeddings, table=2, dtype=8),
-    "QGemm": _quantized_gemm,
-    "QLinearAdd": partial(_elementwise, places=(0, 3), dtype=0),
-    "QLinearAveragePool": partial(_standard, op_type="AveragePool", places=(0,), dtype=0),
-    "QLinearConcat": _quantized_concat,
-    "QLinearConv": partial(_standard, op_type="Conv", places=(0, 3), dtype=7),
-    "QLinearGlobalAveragePool": partial(_standard, op_type="GlobalAveragePool", places=(0,), dtype=0),
-    "QLinearLeakyRelu": _like,
-    "QLinearMul": partial(_elementwise, places=(0, 3), dtype=0),
-    "QLinearSigmoid": _like,
-    "QLinearSoftmax": _like,
-    "QLinearWhere": partial(_elementwise, places=(0, 1, 4), dtype=1),
-    "QMoE": _like,
-    "QuantizeLinear": _quantized,
-    "QuickGelu": _like,
-    "RotaryEmbedding": _like,
-    "SimplifiedLayerNormalization": partial(_like, dtype=1),
-    "SkipLayerNormalization": partial(_like, places=(0, 3)),
-    "SkipSimplifiedLayerNormalization": partial(_like, places=(0, 3)),
+def _blocked(node: _Node) -> Sequence[Type]:
+    """The number of channels is rounded up to whole blocks, whose size depends on the processor."""
+    data = node.tensor(0)
+    shape = data.shape
+    if node.number("channels_last", 0):
+        shape = (shape[0], ANY, *shape[1:-1])
+    return [data.with_shape((shape[0], ANY, *shape[2:]))]
+
+
+def _unblocked(node: _Node) -> Sequence[Type]:
+    data, channels = node.tensor(0), node.number("channels")
+    batch, spatial = data.shape[0], data.shape[2:]
+    return [data.with_shape((batch, *spatial, channels) if node.number("channels_last", 0) else (batch, channels, *spatial))]
+
+
+RULES: Final[dict[str, dict[str, _Rule]]] = {
+    "": {"SimplifiedLayerNormalization": partial(_like, dtype=1)},
+    DOMAIN: {
+        "Attention": partial(_attention, dtype=0, past=4),
+        "BiasGelu": _like,
+        "DequantizeLinear": partial(_like, dtype=1),
+        "DynamicQuantizeMatMul": partial(_standard, op_type="MatMul", places=(0, 1), dtype=0),
+        "EmbedLayerNormalization": partial(_embeddings, table=2, dtype=2),
+        "FastGelu": _like,
+        "FusedConv": partial(_standard, op_type="Conv", places=(0, 1), dtype=0),
+        "FusedGemm": partial(_standard, op_type="Gemm", places=(0, 1), dtype=0),
+        "GatherBlockQuantized": _packed_rows,
+        "Gelu": _like,
+        "GroupQueryAttention": _grouped,
+        "Inverse": _like,
+        "MatMulBnb4": _packed_product,
+        "MatMulIntegerToFloat": partial(_standard, op_type="MatMul", places=(0, 1), dtype=2),
+        "MatMulNBits": _packed_product,
+        "MoE": _like,
+        "MultiHeadAttention": _multi_head,
+        "NhwcMaxPool": partial(_standard, op_type="MaxPool", places=(0,), dtype=0, channels_last=True),
+        "QAttention": partial(_attention, dtype=3, past=8),
+        "QEmbedLayerNormalization": partial(_embeddings, table=2, dtype=8),
+        "QGemm": _quantized_gemm,
+        "QLinearAdd": partial(_elementwise, places=(0, 3), dtype=0),
+        "QLinearAveragePool": partial(_standard, op_type="AveragePool", places=(0,), dtype=0),
+        "QLinearConcat": _quantized_concat,
+        "QLinearConv": partial(_standard, op_type="Conv", places=(0, 3), dtype=7),
+        "QLinearGlobalAveragePool": partial(_standard, op_type="GlobalAveragePool", places=(0,), dtype=0),
+        "QLinearLeakyRelu": _like,
+        "QLinearMul": partial(_elementwise, places=(0, 3), dtype=0),
+        "QLinearSigmoid": _like,
+        "QLinearSoftmax": _like,
+        "QLinearWhere": partial(_elementwise, places=(0, 1, 4), dtype=1),
+        "QMoE": _like,
+        "QuantizeLinear": _quantized,
+        "QuickGelu": _like,
+        "RotaryEmbedding": _like,
+        "SkipLayerNormalization": partial(_like, places=(0, 3)),
+        "SkipSimplifiedLayerNormalization": partial(_like, places=(0, 3)),
+    },
+    f"{DOMAIN}.nchwc": {
+        "AveragePool": partial(_standard, op_type="AveragePool", places=(0,), dtype=0),
+        "Conv": partial(_standard, op_type="Conv", places=(0, 1), dtype=0),
+        "GlobalAveragePool": partial(_standard, op_type="GlobalAveragePool", places=(0,), dtype=0),
+        "GlobalMaxPool": partial(_standard, op_type="GlobalMaxPool", places=(0,), dtype=0),
+        "MaxPool": partial(_standard, op_type="MaxPool", places=(0,), dtype=0),
+        "ReorderInput": _blocked,
+        "ReorderOutput": _unblocked,
+    },
 }
+"""The rule of each operator, by domain."""

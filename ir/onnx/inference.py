@@ -109,7 +109,7 @@ def node_types(
     """
     present = attrs["outputs"].count("1") or 1
     if has_rule(op.domain, op.op_type):
-        return contrib_types(op.op_type, types, attrs)
+        return contrib_types(op.domain, op.op_type, types, attrs)
     schema = schema_of(op.op_type, attrs["opset"], op.domain)
     if schema is None or schema.deprecated:
         return [UNKNOWN] * present

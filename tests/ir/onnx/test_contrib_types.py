@@ -11,7 +11,7 @@ from onnx import ModelProto, helper
 
 from passat.ir.expr import Call
 from passat.ir.onnx import from_onnx, to_onnx
-from passat.ir.onnx.contrib_types import _RULES, DOMAIN, contrib_types
+from passat.ir.onnx.contrib_types import DOMAIN, RULES, contrib_types
 from passat.ir.onnx.untyped import untyped_values
 from passat.ir.onnx.value_types import UNKNOWN, show_type
 from passat.ir.shape import ANY, SymDim, evaluate_dim
@@ -325,7 +325,30 @@ def _inverse(draw: Draw) -> Instance:
     return Instance([draw.floats(*draw.sizes(0, 2), size, size)])
 
 
-INSTANCES: dict[str, Callable[[Draw], Instance]] = {
+def _blocked(draw: Draw) -> Instance:
+    last, spatial, channels = draw.size(0, 1), [draw.size(), draw.size()], 4 * draw.size()
+    return Instance([draw.floats(*_placed(spatial, channels, last=bool(last), batch=draw.size()))], {"channels_last": last})
+
+
+def _unblocked(draw: Draw) -> Instance:
+    blocks = draw.size()
+    attrs = {"channels": 16 * blocks - 4 * draw.size(0, 3), "channels_last": draw.size(0, 1)}
+    return Instance([draw.floats(draw.size(), 16 * blocks, draw.size(), draw.size())], attrs)
+
+
+def _blocked_pool(draw: Draw) -> Instance:
+    spatial, attrs = _windows(draw)
+    return Instance([draw.floats(draw.size(), 16 * draw.size(), *spatial)], {**attrs, "ceil_mode": draw.size(0, 1)})
+
+
+def _blocked_convolution(draw: Draw) -> Instance:
+    spatial, attrs = _windows(draw)
+    channels, made = 16 * draw.size(), 16 * draw.size()
+    weight = draw.floats(made, channels, *attrs["kernel_shape"])
+    return Instance([draw.floats(draw.size(), channels, *spatial), weight, draw.floats(made)], attrs)
+
+
+_OWN: dict[str, Callable[[Draw], Instance]] = {
     "Attention": _attention,
     "BiasGelu": lambda draw: _rows(draw, bias=True),
     "DequantizeLinear": _dequantize,
@@ -361,9 +384,21 @@ INSTANCES: dict[str, Callable[[Draw], Instance]] = {
     "QuantizeLinear": _quantize,
     "QuickGelu": _rows,
     "RotaryEmbedding": _rotated,
-    "SimplifiedLayerNormalization": lambda draw: _normalized(draw, skip=False, simple=True),
     "SkipLayerNormalization": lambda draw: _normalized(draw, skip=True, simple=False),
     "SkipSimplifiedLayerNormalization": lambda draw: _normalized(draw, skip=True, simple=True),
+}
+INSTANCES: dict[str, dict[str, Callable[[Draw], Instance]]] = {
+    "": {"SimplifiedLayerNormalization": lambda draw: _normalized(draw, skip=False, simple=True)},
+    DOMAIN: _OWN,
+    f"{DOMAIN}.nchwc": {
+        "AveragePool": _blocked_pool,
+        "Conv": _blocked_convolution,
+        "GlobalAveragePool": lambda draw: Instance([draw.floats(draw.size(), 16 * draw.size(), draw.size(), draw.size())]),
+        "GlobalMaxPool": lambda draw: Instance([draw.floats(draw.size(), 16 * draw.size(), draw.size(), draw.size())]),
+        "MaxPool": _blocked_pool,
+        "ReorderInput": _blocked,
+        "ReorderOutput": _unblocked,
+    },
 }
 
 
@@ -372,9 +407,8 @@ def outputs_of(op_type: str, instance: Instance) -> list[str]:
     return [f"o{i}" if i not in (1, 2) or not op_type.startswith("Skip") else "" for i in range(instance.results)]
 
 
-def model_of(op_type: str, instance: Instance) -> tuple[ModelProto, dict[str, Array]]:
+def model_of(domain: str, op_type: str, instance: Instance) -> tuple[ModelProto, dict[str, Array]]:
     """A model of one node whose quantization parameters are constants, and the values of its inputs."""
-    domain = DOMAIN if op_type != "SimplifiedLayerNormalization" else ""
     names = ["" if operand is None else f"i{i}" for i, operand in enumerate(instance.operands)]
     while not names[-1]:
         names.pop()
@@ -391,7 +425,7 @@ def model_of(op_type: str, instance: Instance) -> tuple[ModelProto, dict[str, Ar
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape) for name, value in given.items()
     ]
     declared = [helper.make_empty_tensor_value_info(name) for name in outputs if name]
-    imports = [helper.make_opsetid("", 20), helper.make_opsetid(DOMAIN, 1)]
+    imports = [helper.make_opsetid("", 20), *(helper.make_opsetid(each, 1) for each in RULES if each)]
     return helper.make_model(helper.make_graph([node], "g", inputs, declared, fixed), opset_imports=imports, ir_version=9), given
 
 
@@ -433,24 +467,25 @@ def fits(type_: Type, value: Array, *, exactly: bool) -> bool:
 
 
 def test_each_operator_is_drawn() -> None:
-    assert set(INSTANCES) == set(_RULES)
+    assert {domain: set(ops) for domain, ops in INSTANCES.items()} == {domain: set(ops) for domain, ops in RULES.items()}
 
 
-@pytest.mark.parametrize("op_type", sorted(_RULES))
-def test_types_are_those_of_onnx_runtime(op_type: str) -> None:
+@pytest.mark.parametrize(("domain", "op_type"), [(domain, op_type) for domain, ops in RULES.items() for op_type in ops])
+def test_types_are_those_of_onnx_runtime(domain: str, op_type: str) -> None:
     for seed in range(share(6, 300)):
         draw = Draw(seed)
-        instance = INSTANCES[op_type](draw)
-        model, given = model_of(op_type, instance)
+        instance = INSTANCES[domain][op_type](draw)
+        model, given = model_of(domain, op_type, instance)
         values = session_of(model).run(None, given)
         types, attrs = types_of(instance), attributes_of(op_type, instance)
-        found = contrib_types(op_type, types, attrs)
-        # The number of keys of GroupQueryAttention depends on values, and automatic padding is not always known.
-        exactly = [(place == 0 or op_type != "GroupQueryAttention") and "auto_pad" not in attrs for place in range(len(values))]
-        assert all(fits(*each, exactly=known) for *each, known in zip(found, values, exactly, strict=True)), (op_type, seed, found)
+        found = contrib_types(domain, op_type, types, attrs)
+        # The number of keys depends on values, that of blocked channels on the processor, and automatic padding is not always known.
+        known = op_type != "ReorderInput" and "auto_pad" not in attrs
+        exactly = [known and (place == 0 or op_type != "GroupQueryAttention") for place in range(len(values))]
+        assert all(fits(*each, exactly=exact) for *each, exact in zip(found, values, exactly, strict=True)), (op_type, seed, found)
         for _ in range(4):
             vague = [blurred(type_, draw) for type_ in types]
-            found = contrib_types(op_type, vague, attrs)
+            found = contrib_types(domain, op_type, vague, attrs)
             assert all(fits(*each, exactly=False) for each in zip(found, values, strict=True)), (op_type, seed, vague, found)
 
 
