@@ -22,6 +22,7 @@ from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.ops.emitting import shortest
 from passat.rules.guards import Reject, Term, computed, guard, has_dtype, is_all, is_float, is_not_empty, keeps_type, same_type
 from passat.rules.holes import cases
+from passat.rules.library.arithmetic import is_not_constant
 from passat.rules.library.products import is_scalar
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
 from passat.rules.rule import MIXED, RESOLVED, Rule, RuleSet
@@ -333,7 +334,7 @@ class RaiseOps(RuleSet):
     halved = (x / 2.0 >> x * 0.5).when(is_float(x), keeps_type(x, x / 2.0)).exploring()
     half_last = (
         ((x * 0.5) * y >> (x * y) * 0.5)
-        .when(is_float(x), keeps_type(x, x * 0.5))
+        .when(is_float(x), is_not_constant(y), keeps_type(x, x * 0.5))
         .exploring()
         .inexact("halves the product instead of a factor")
     )

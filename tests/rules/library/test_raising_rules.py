@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import Powers, RaiseOps
+from passat.rules.library import Arithmetic, Constants, Powers, RaiseOps
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import func, numbers, ops, splat, tup, var
@@ -217,6 +217,12 @@ def test_a_constant_that_adds_axes_does_not_match() -> None:
 def test_onnx_runtime_has_no_softplus_of_doubles() -> None:
     wide = var("x", (3,), "float64")
     assert "nn.softplus" not in operators(saturate(func(ops.log(ops.exp(wide) + splat(1.0, (), "float64"))), RaiseOps).function.body)
+
+
+def test_a_constant_is_not_doubled_without_end() -> None:
+    """Halving last doubled the other constant, and then what it made, until the limit of iterations."""
+    outcome = saturate(func(rows * half * two, rows), RaiseOps, Constants, Arithmetic, ConstantFolding)
+    assert outcome.fired("RaiseOps.half_last") == 0
 
 
 @pytest.mark.parametrize(("make", "name"), [(gelu, "nn.gelu"), (hard_swish, "nn.hard_swish")])
