@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any as AnyValue
 
 from passat.ir.attrs import Attrs
-from passat.ir.op import Op, OpTypeError, add_op, find_op
+from passat.ir.op import Op, OpTypeError, add_op, find_op, register_op_attr
 from passat.ir.passat_error import PassatError
 from passat.ir.shape import broadcast
 from passat.ir.types import TensorType, Type, tensor_type
@@ -84,6 +84,16 @@ def register_stateful(op_name: str, stateful: bool, level: int = 10) -> None:
         raise OpRegistrationError(f"{op_name} declares already whether it is stateful")
     op.stateful = stateful
     op.set_attr("TOpIsStateful", stateful, level)
+
+
+def register_alter_op_layout(op_name: str, alter_layout: AnyValue = None, level: int = 10) -> AnyValue:
+    """Registers a function that AlterOpLayout calls for an operator; without one, returns a decorator."""
+    return register_op_attr(op_name, "FTVMAlterOpLayout", alter_layout, level)
+
+
+def register_legalize(op_name: str, legal_op: AnyValue = None, level: int = 10) -> AnyValue:
+    """Registers a function that Legalize calls for an operator; without one, returns a decorator."""
+    return register_op_attr(op_name, "FTVMLegalize", legal_op, level)
 
 
 def _undeclared(*types: Type, **attrs: AnyValue) -> Type:

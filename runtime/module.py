@@ -24,6 +24,9 @@ class Module:
     (3, 8, 6)
     """
 
+    entry_name: Final = ENTRY
+    """The name by which `get_function` and `time_evaluator` find the entry function."""
+
     def __init__(self, functions: Mapping[str, Callable[..., AnyValue]] | None = None, type_key: str = "python") -> None:
         if functions is not None and not isinstance(functions, Mapping):
             raise TypeError(f"the functions of a module are given by name, not as a {type(functions).__name__}")
@@ -44,8 +47,11 @@ class Module:
         return self._find(name, query_imports=query_imports) is not None
 
     def _find(self, name: str, *, query_imports: bool) -> PackedFunc | None:
-        modules = self.with_imports() if query_imports else [self]
-        return next((PackedFunc(module.functions[name], name) for module in modules if name in module.functions), None)
+        for module in self.with_imports() if query_imports else [self]:
+            own = next(iter(module.functions)) if name == ENTRY and len(module.functions) == 1 else name
+            if own in module.functions:
+                return PackedFunc(module.functions[own], own)
+        return None
 
     def with_imports(self) -> "Iterator[Module]":
         """The module, and all that it imports, each once."""
@@ -67,8 +73,6 @@ class Module:
     @property
     def entry_func(self) -> PackedFunc:
         """The entry function of the module. Raises AttributeError if it is ambiguous."""
-        if ENTRY not in self.functions and len(self.functions) == 1:
-            return self.get_function(next(iter(self.functions)))
         return self.get_function(ENTRY)
 
     def __getitem__(self, name: str) -> PackedFunc:

@@ -87,3 +87,15 @@ def test_fusion_and_effects_are_set_by_name() -> None:
     assert made.stateful
     assert relay.op.get("add").num_inputs == 2
     assert relay.op.get("concatenate").num_inputs == 1
+
+
+def test_functions_of_passes_are_registered_by_name() -> None:
+    made = declared("custom.op", 1, "Identity")
+    assert relay.op.register_alter_op_layout("custom.op", len) is len
+    assert made.get_attr("FTVMAlterOpLayout") is len
+
+    @relay.op.register_legalize("custom.op", level=11)  # type: ignore[untyped-decorator]  # what TVM has is a decorator and no decorator
+    def legal(attrs: Attrs, inputs: list[relay.Expr], types: list[relay.Type]) -> relay.Expr:
+        return inputs[0]
+
+    assert made.get_attr("FTVMLegalize") is legal

@@ -40,6 +40,17 @@ def test_times() -> None:
         Module({"f": calls.append}).time_evaluator("f", number=0)
 
 
+def test_the_entry_function_has_a_name() -> None:
+    """Scripts measure `f.time_evaluator(f.entry_name, device)`."""
+    calls: list[int] = []
+    module = Module({"f": calls.append})
+    assert module.time_evaluator(module.entry_name, cpu(), number=1)(1).mean >= 0
+    assert len(calls) == 2
+    assert module.implements_function("__tvm_main__")
+    several = Module({"f": len, "g": len})
+    assert not several.implements_function(several.entry_name)
+
+
 def test_arguments_are_converted() -> None:
     seen: list[AnyValue] = []
     function = convert(lambda *args: seen.extend(args))

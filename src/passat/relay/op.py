@@ -6,7 +6,7 @@ from passat.ir.affine_type import register_fake_quantization_to_integer, registe
 from passat.ir.gradients.registry import register_gradient
 from passat.ir.op import Op, OpTypeError, define_op, list_ops
 from passat.ir.op_attributes import OpPattern
-from passat.ir.registered_op import register, register_pattern, register_stateful
+from passat.ir.registered_op import register, register_alter_op_layout, register_legalize, register_pattern, register_stateful
 from passat.relay import annotation, contrib, derived, nn, statistics, tensor
 from passat.relay.derived import *  # noqa: F403  # relay.op.add and so on
 from passat.relay.expr import const
@@ -26,7 +26,9 @@ __all__ = [
     "list_ops",
     "nn",
     "register",
+    "register_alter_op_layout",
     "register_gradient",
+    "register_legalize",
     "register_pattern",
     "register_stateful",
 ]
