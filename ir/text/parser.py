@@ -1,6 +1,8 @@
 """Parses Relay's text format 0.0.5: modules (`parse`) and expressions (`parse_expr`)."""
 
+import re
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from passat.ir.collector import collector_paused
 from passat.ir.diagnostics import announce
@@ -15,6 +17,8 @@ from passat.ir.text.printer import VERSION
 from passat.ir.text.types import ONNX_TYPES
 from passat.ir.types import GlobalTypeVar, Type, TypeCall
 
+_FORMER_VERSION: Final = re.compile(r"\s*v([0-9]+\.[0-9]+\.[0-9]+)\b")
+"""How texts began before version 0.0.5."""
 _TOO_DEEP = "types, patterns or lists are nested too deeply here"
 
 
@@ -81,9 +85,11 @@ def _reader(text: str, source_name: str, module: IRModule, table: Mapping[str, S
         hint = "; decode it first" if isinstance(text, (bytes, bytearray)) else ""
         raise TypeError(f"a program is parsed from a text, not from a {type(text).__name__}{hint}")
     tokens = Tokens(text, source_name)
+    former = _FORMER_VERSION.match(text)
+    version = tokens.text if tokens.kind == "version" else former and former[1]
+    if version not in (None, VERSION):
+        raise tokens.error(f"the text has version {version}; only version {VERSION} is supported")
     if tokens.kind == "version":
-        if tokens.text != VERSION:
-            raise tokens.error(f"the text has version {tokens.text}; only version {VERSION} is supported")
         tokens.at += 1
     reader = ExprReader(tokens, module)
     reader.metadata.refer_to(table or {})
