@@ -29,7 +29,7 @@ from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, pattern_vars, with_children, with_pattern_vars
 from passat.ir.type_functor import TypeMutator
 from passat.ir.type_variables import all_type_vars
-from passat.ir.types import FuncType, IncompleteType, Type, TypeVar, occurring
+from passat.ir.types import FuncType, IncompleteType, Type, TypeVar, occurring, substitute
 
 Renamed: TypeAlias = dict[str, GlobalVar]
 """The names of converted global functions, by the names of the originals."""
@@ -63,13 +63,15 @@ def un_cps(function: Function) -> Function:
     """
     infer_type(function)
     last = function.params[-1].checked_type if function.params else None
-    if not isinstance(last, FuncType) or len(last.arg_types) != 1 or not function.type_params:
+    answer = function.type_params[-1] if function.type_params else None
+    if not isinstance(last, FuncType) or len(last.arg_types) != 1 or not isinstance(answer, TypeVar):
         raise CpsError("the function is not in continuation-passing style: its last parameter must be a continuation; use to_cps")
-    if function.type_params[-1] in occurring(last.arg_types[0]):
+    if answer in occurring(last.arg_types[0]):
         raise CpsError(
             f"the result of type {last.arg_types[0]!r} has functions in continuation-passing style, so they would return no result"
         )
-    params = [Var(param.name_hint, param.checked_type) for param in function.params[:-1]]
+    answers = {answer: last.arg_types[0]}  # parameters in continuation-passing style return the answer, too
+    params = [Var(param.name_hint, substitute(param.checked_type, answers)) for param in function.params[:-1]]
     value = Var("x", last.arg_types[0])
     body = Call(function, [*params, Function([value], value, last.arg_types[0])])
     return Function(params, body, last.arg_types[0], function.type_params[:-1], function.attrs, function.span)

@@ -118,6 +118,14 @@ def test_the_passes() -> None:
     assert returning["main"].func_type == FuncType([TensorType((), "int32")], TensorType((), "int32"))
 
 
+def test_the_passes_in_turn() -> None:
+    """Parameters that are in continuation-passing style return the answer, too, so their types change with it."""
+    module = infer_module(parse(SUM))
+    for _ in range(2):
+        module = relay.transform.UnCPS()(infer_module(relay.transform.ToCPS()(module)))
+        assert create_executor(mod=infer_module(module)).evaluate()(4).numpy() == 10
+
+
 def test_a_long_program() -> None:
     x = Var("x", f32)
     body: Expr = x
