@@ -55,10 +55,12 @@ def operand_gradients(call: Call, result: Var, gradient: Expr) -> Sequence[Expr 
         raise GradientError(f"the operator {op.name} does not have a registered gradient; register one with register_gradient")
     if _is_empty(call.checked_type):
         return [None] * len(call.args)  # nothing depends on the operands; reshapes to -1 and groups of no channels would be errors
-    found = [None if part is None else rewrite(part, lambda old, new: result if old is call else new) for part in function(call, gradient)]
-    if len(found) != len(call.args):
-        raise GradientError(f"the gradient of {op.name} returns {len(found)} expressions, but the call has {len(call.args)} operands")
-    return found
+    given = function(call, gradient)
+    if len(given) != len(call.args):
+        raise GradientError(f"the gradient of {op.name} returns {len(given)} expressions, but the call has {len(call.args)} operands")
+    # A maximum of no elements, which the gradient of a pooling reads, is an error.
+    found = [None if _is_empty(arg.checked_type) else part for part, arg in zip(given, call.args, strict=True)]
+    return [None if part is None else rewrite(part, lambda old, new: result if old is call else new) for part in found]
 
 
 def _is_empty(type_: Type) -> bool:

@@ -8,9 +8,9 @@ import pytest
 
 from passat import relay
 from passat.ir.dtypes import FLOATS
-from passat.ir.expr import Constant, Expr, Function, Tuple, TupleGetItem, var
+from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, var
 from passat.ir.gradients.elementwise import DERIVATIVES
-from passat.ir.gradients.registry import GradientError, has_gradient
+from passat.ir.gradients.registry import GradientError, has_gradient, operand_gradients
 from passat.ir.infer import infer_type
 from passat.ir.op import call_op, list_ops
 from passat.ir.types import TensorType
@@ -298,6 +298,14 @@ def test_operands_of_empty_results_have_gradients_of_zeros(build: Build, shapes:
     _, gradients = relay.create_executor("debug").evaluate(function)(*(np.ones(shape, "float32") for shape in shapes))
     for gradient, shape in zip(gradients, shapes, strict=True):
         np.testing.assert_array_equal(gradient.numpy(), np.zeros(shape, "float32"))
+
+
+@pytest.mark.parametrize("name", ["nn.global_max_pool2d", "nn.global_avg_pool2d"])
+def test_empty_operands_have_gradients_of_zeros(name: str) -> None:
+    """A pooling of no elements is an error, which its gradient does not read."""
+    call = infer_type(_op(name)(var("x", shape=(1, 2, 0, 3))))
+    assert isinstance(call, Call)
+    assert operand_gradients(call, var("result", shape=(1, 2, 1, 1)), relay.ones((1, 2, 1, 1), "float32")) == [None]
 
 
 def test_an_operator_without_a_gradient_is_named() -> None:
