@@ -9,6 +9,7 @@ from passat import relay
 from passat.ir import load_json, save_json
 from passat.ir.equality import assert_structural_equal
 from passat.ir.tensor import Array
+from passat.ir.traverse import post_order
 from passat.ir.types import FuncType, TensorType
 from passat.relay import testing
 from passat.relay.testing import create_workload
@@ -68,6 +69,40 @@ def test_parameters_are_filled_by_the_callers_function() -> None:
     assert first == second != third
     with pytest.raises(ValueError, match="the type of the parameter %z is _; declare its shape"):
         create_workload(x + relay.var("z"))
+
+
+def test_weights_are_those_of_tvm() -> None:
+    """TVM fills them from NumPy's global generator, which it seeds by 0; here it is left as it is."""
+    np.random.seed(5)
+    expected = np.random.random()
+    np.random.seed(5)
+    _, params = testing.mlp.get_workload(1, image_shape=(1, 2, 2))
+    assert np.random.random() == expected
+    bound = np.sqrt(3 / ((128 + 4) / 2))
+    weight = np.random.RandomState(0).uniform(-bound, bound, (128, 4)).astype("float32")
+    np.testing.assert_array_equal(params["fc1_weight"].numpy(), weight)
+    depthwise = np.zeros((4, 1, 2, 2), "float32")
+    testing.init.Xavier()("depthwise_weight", depthwise)
+    assert 0.5 < np.abs(depthwise).max() < np.sqrt(3 / 4)
+
+
+def test_names_that_initializers_do_not_know() -> None:
+    x = relay.var("data", shape=(2, 2))
+    with pytest.raises(ValueError, match="the parameter %w has no initial value: its name ends with none of weight, bias, beta"):
+        create_workload(relay.nn.dense(x, relay.var("w", shape=(2, 2))))
+    with pytest.raises(ValueError, match=r"the weight %weight has the shape \(2,\), but Xavier's rule needs two dimensions and more"):
+        create_workload(x + relay.var("weight", shape=(2,)))
+    _, params = create_workload(relay.nn.dense(x, relay.var("weight", shape=(2, 2))), testing.init.Constant())
+    assert params["weight"].numpy().tolist() == [[0.25, 0.25], [0.25, 0.25]]
+
+
+def test_the_stride_of_a_bottleneck_is_that_of_its_first_convolution() -> None:
+    mod, _ = testing.resnet.get_workload(num_layers=50, image_shape=(3, 64, 64))
+    calls = [node for node in post_order(mod["main"]) if isinstance(node, relay.Call) and node.op is relay.op.get("nn.conv2d")]
+    assert [call.args[1].name_hint for call in calls if isinstance(call.args[1], relay.Var) and call.attrs.strides == (2, 2)] == [
+        "conv0_weight",
+        *(f"stage{stage}_unit1_{name}_weight" for stage in (2, 3, 4) for name in ("conv1", "sc")),
+    ]
 
 
 def test_unknown_networks() -> None:

@@ -1,7 +1,7 @@
 """Networks as modules with random parameters."""
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -12,37 +12,61 @@ from passat.ir.types import TensorType
 from passat.passmgr import InferType
 from passat.runtime import NDArray
 
-Initializer: TypeAlias = Callable[[str, Array], None]
-"""Fills the array of a parameter, by its name."""
 Workload: TypeAlias = tuple[IRModule, dict[str, NDArray]]
 """A module, and the values of its parameters other than `data`."""
 
 
-class Xavier:
-    """Fills weights by Xavier Glorot's rule: uniform, with a wider range the fewer inputs an output has. Scales and variances are 1, shifts
-    0.
+_VALUES: Final = {"bias": 0, "beta": 0, "mean": 0, "gamma": 1, "var": 1}
+"""The values of parameters other than weights, by the end of the name."""
+
+
+class Initializer:
+    """Fills the array of a parameter by the end of its name: `weight` by `_init_weight`, which subclasses define, scales (`gamma`) and
+    variances (`var`) by 1, shifts (`bias`, `beta`, `mean`) by 0. Raises ValueError for other names.
     """
 
+    def __call__(self, name: str, array: Array) -> None:
+        """Fills an array."""
+        if name.endswith("weight"):
+            self._init_weight(name, array)
+            return
+        value = next((value for end, value in _VALUES.items() if name.endswith(end)), None)
+        if value is None:
+            raise ValueError(f"the parameter %{name} has no initial value: its name ends with none of weight, {', '.join(_VALUES)}")
+        array[...] = value
+
+    def _init_weight(self, name: str, array: Array) -> None:
+        raise NotImplementedError
+
+
+class Xavier(Initializer):
+    """Fills weights by Xavier Glorot's rule: uniform, with a wider range the fewer inputs and outputs there are. The numbers are TVM's,
+    without a change of NumPy's global generator."""
+
     def __init__(self, seed: int = 0, magnitude: float = 3.0) -> None:
-        self._random = np.random.default_rng(seed)
+        self._random = np.random.RandomState(seed)
         self._magnitude = magnitude
 
-    def __call__(self, name: str, array: Array) -> None:
-        """Fills an array according to the end of the parameter's name: `weight`, `gamma`, `var`; others are 0."""
-        if name.endswith(("gamma", "var")):
-            array[...] = 1
-        elif name.endswith("weight") and array.ndim > 1:
-            area = int(np.prod(array.shape[2:]))
-            bound = np.sqrt(self._magnitude * 2 / ((array.shape[0] + array.shape[1]) * area))
-            array[...] = self._random.uniform(-bound, bound, array.shape)
-        else:
-            array[...] = 0
+    def _init_weight(self, name: str, array: Array) -> None:
+        if array.ndim < 2:
+            raise ValueError(f"the weight %{name} has the shape {array.shape}, but Xavier's rule needs two dimensions and more")
+        area = float(np.prod(array.shape[2:]))
+        factor = area if "depthwise" in name else (array.shape[0] + array.shape[1]) * area / 2
+        bound = np.sqrt(self._magnitude / factor)
+        array[...] = self._random.uniform(-bound, bound, array.shape)
 
 
-def create_workload(net: Expr, initializer: Initializer | None = None, seed: int = 0) -> Workload:
+class Constant(Initializer):
+    """Fills each weight with equal numbers, whose sum is 1."""
+
+    def _init_weight(self, name: str, array: Array) -> None:
+        array[...] = 1 / array.size
+
+
+def create_workload(net: Expr, initializer: Callable[[str, Array], None] | None = None, seed: int = 0) -> Workload:
     """Creates a module from a network, with inferred types, and values of its parameters. The parameter `data` is the input.
 
-    Raises ValueError for parameters of unknown type.
+    Raises ValueError for parameters of unknown type, and for those whose names the initializer does not know.
     """
     mod = InferType()(IRModule.from_expr(net))
     fill = initializer or Xavier(seed)

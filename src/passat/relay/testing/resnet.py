@@ -21,7 +21,7 @@ def _unit(data: Expr, channels: int, stride: int, first: bool, bottleneck: bool,
     """Two convolutions of 3 by 3, or three around a narrower one, added to their input."""
     normal = _normal(data, f"{name}_bn1")
     inner = channels // 4 if bottleneck else channels
-    plan = [(inner, 1, 1), (inner, 3, stride), (channels, 1, 1)] if bottleneck else [(inner, 3, stride), (inner, 3, 1)]
+    plan = [(inner, 1, stride), (inner, 3, 1), (channels, 1, 1)] if bottleneck else [(inner, 3, stride), (inner, 3, 1)]
     body = normal
     for number, (width, kernel, step) in enumerate(plan, 1):
         before = body if number == 1 else _normal(body, f"{name}_bn{number}")
