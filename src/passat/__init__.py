@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         transform,
     )
     from passat.crash import PassError
+    from passat.driver import build, lower
     from passat.error import TVMError
     from passat.ir.global_functions import register_func
     from passat.ir.module import IRModule
@@ -63,6 +64,7 @@ __all__ = [
     "UnverifiedError",
     "__version__",
     "arith",
+    "build",
     "contrib",
     "convert",
     "cpu",
@@ -74,6 +76,7 @@ __all__ = [
     "inspect",
     "instrument",
     "ir",
+    "lower",
     "nd",
     "optimize",
     "optimize_many",
@@ -106,17 +109,22 @@ _HOMES = {
     "Result": "passat.optimizer",
     "TVMError": "passat.error",
     "UnverifiedError": "passat.report",
+    "build": "passat.driver",
     "convert": "passat.runtime",
     "cpu": "passat.runtime",
     "device": "passat.runtime",
     "diff": "passat.model_diff",
     "get_global_func": "passat.runtime.packed_func",
     "inspect": "passat.model_summary",
+    "lower": "passat.driver",
     "optimize": "passat.optimizer",
     "optimize_many": "passat.many",
     "profile": "passat.profiling",
     "register_func": "passat.ir.global_functions",
 }
+
+_TVM_NAMES = {"context": "device"} | dict.fromkeys(("cuda", "gpu", "opencl", "vulkan", "metal", "rocm"), "cpu")
+"""Names of TVM, and what is nearest here: Passat computes on the CPU."""
 
 
 def __getattr__(name: str) -> AnyValue:
@@ -125,9 +133,9 @@ def __getattr__(name: str) -> AnyValue:
         return importlib.import_module(f"passat.{name}")
     home = _HOMES.get(name)
     if home is None:
-        from passat.ir.similar_names import did_you_mean
+        from passat.ir.similar_names import did_you_mean, suggestion
 
-        hint = "" if name.startswith("__") else did_you_mean(name, __all__)
+        hint = suggestion([_TVM_NAMES[name]]) if name in _TVM_NAMES else "" if name.startswith("__") else did_you_mean(name, __all__)
         raise AttributeError(f"passat has no attribute {name!r}{hint}")
     value = globals()[name] = getattr(importlib.import_module(home), name)
     return value

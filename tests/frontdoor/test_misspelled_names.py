@@ -30,6 +30,9 @@ x, w, m = relay.var("x", shape=(1, 3, 8, 8)), relay.var("w", shape=(4, 3, 3, 3))
         (passat.nd, "arrays", "nd has no 'arrays'; did you mean array"),
         (passat, "IRModul", "passat has no attribute 'IRModul'; did you mean IRModule?"),
         (relay, "qqqqqq", "relay has no 'qqqqqq'"),
+        (relay, "frontend", "relay has no 'frontend'; did you mean passat.ir.onnx?"),
+        (passat, "cuda", "passat has no attribute 'cuda'; did you mean cpu?"),
+        (passat.target, "cuda", "target has no 'cuda'; Passat computes on the CPU: use Target('llvm')"),
     ],
 )
 def test_similar_names_are_suggested(module: object, name: str, message: str) -> None:

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from typing import Any as AnyValue
 from typing import Final
 
-from passat.ir.similar_names import did_you_mean, same_names
+from passat.ir.similar_names import did_you_mean, same_names, suggestion
 
 _MODULES: Final = ("relay", "relay.nn", "relay.image", "relay.qnn.op", "relay.transform")
 """The modules in which a name is looked for that another one lacks."""
+_TVM_NAMES: Final = {"frontend": "passat.ir.onnx"}
+"""Names of TVM, and what is nearest here."""
 
 
 def missing_name(module: str, names: Iterable[str]) -> Callable[[str], object]:
@@ -19,6 +21,8 @@ def missing_name(module: str, names: Iterable[str]) -> Callable[[str], object]:
     def reject(name: str) -> object:
         if name.startswith("__"):  # what Python asks modules for
             raise AttributeError(f"{module} has no {name!r}")
+        if name in _TVM_NAMES:
+            raise AttributeError(f"{module} has no {name!r}{suggestion([_TVM_NAMES[name]])}")
         elsewhere = list(_elsewhere(module))
         hint = did_you_mean(name, same_names(name, [*names, *elsewhere]) or names) or did_you_mean(name, elsewhere)
         raise AttributeError(f"{module} has no {name!r}{hint}")
