@@ -1,6 +1,7 @@
 """Slices: strided_slice with ONNX's clamping, reverse, and composition of slices on static and symbolic sizes."""
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any as AnyValue
 from typing import Final
 
@@ -85,6 +86,28 @@ def _backward(size: Dim, begin: Dim) -> Dim:
     if at_least(begin, 0):
         return smaller(begin + 1, size)
     return size + begin + 1 if at_least(-1, begin) and at_least(size + begin, 0) else ANY
+
+
+def completed_slice(
+    begin: Sequence[int | None], end: Sequence[int | None], strides: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Begin, end and strides of the leading axes, of equal lengths, as Relay completes them: missing strides are 1, and missing bounds the
+    first and last elements.
+
+    >>> completed_slice((1, None), (3,), (2,))
+    ((1, 0), (3, 9223372036854775807), (2, 1))
+    """
+    steps = (*strides, *(1,) * (max(len(begin), len(end)) - len(strides)))
+    first = (start if start is not None else 0 if step > 0 else END for start, step in zip_longest(begin, steps))
+    last = (stop if stop is not None else END if step > 0 else 0 for stop, step in zip_longest(end, steps))
+    return tuple(first), tuple(last), steps
+
+
+def ends_of_sizes(begin: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...] | None:
+    """The ends of a slice that is given by its numbers of elements, where -1 means all remaining ones. None if one counts from the back."""
+    if len(begin) != len(sizes) or any(start < 0 <= size for start, size in zip(begin, sizes, strict=True)):
+        return None
+    return tuple(END if size < 0 else start + size for start, size in zip(begin, sizes, strict=True))
 
 
 def slice_parts(

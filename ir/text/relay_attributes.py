@@ -10,6 +10,7 @@ from typing import Final
 
 from passat.ir.expr import Constant, Expr
 from passat.ir.op import Op, get_op
+from passat.ir.ops.slicing import completed_slice, ends_of_sizes
 from passat.ir.types import TensorType
 
 _WITHOUT_MEANING: Final[dict[str, tuple[AnyValue, ...]]] = {
@@ -76,6 +77,19 @@ def _pad(args: list[Expr], attrs: dict[str, AnyValue]) -> None:
         attrs["pad_value"] = float(args.pop().data.numpy().reshape(()))  # type: ignore[attr-defined]  # a Constant
 
 
+def _slice(args: list[Expr], attrs: dict[str, AnyValue]) -> None:
+    """Converts numbers of elements to ends, and completes strides and bounds, of which TVM leaves some out."""
+    begin, end, strides = (attrs.get(name) for name in ("begin", "end", "strides"))
+    if not isinstance(begin, tuple) or not isinstance(end, tuple):
+        return
+    ends = ends_of_sizes(begin, end) if attrs.get("slice_mode") == "size" else None
+    if ends is not None:
+        del attrs["slice_mode"]
+        attrs |= {"end": ends, "strides": None}
+    elif attrs.get("axes") is None and isinstance(strides, tuple):
+        attrs["begin"], attrs["end"], attrs["strides"] = completed_slice(begin, end, strides)
+
+
 def _one_axis(args: list[Expr], attrs: dict[str, AnyValue]) -> None:
     """Converts the axis, which is a list in TVM, to an integer."""
     axis = attrs.get("axis")
@@ -90,6 +104,7 @@ _CHANGES: Final[dict[str, Callable[[list[Expr], dict[str, AnyValue]], None]]] = 
     "nn.matmul": _units(1),
     "take": _take,
     "nn.pad": _pad,
+    "strided_slice": _slice,
     "argmax": _one_axis,
     "argmin": _one_axis,
 }

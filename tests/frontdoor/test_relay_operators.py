@@ -103,7 +103,8 @@ def test_by_position_and_by_name() -> None:
         (lambda: relay.nn.pad(x, [(0, 1), (1, 0)], relay.const(2.0)), "pad_value", 2.0),
         (lambda: relay.nn.pad(x, ((0, 1), (1, 0)), 0, "edge"), "pad_mode", "edge"),
         (lambda: relay.strided_slice(x, [0], [2], [1], axes=[1]), "axes", (1,)),
-        (lambda: relay.strided_slice(x, [0, 0], [2, 3], [2]), "strides", (2, 2)),
+        (lambda: relay.strided_slice(x, [0, 0], [2, 3], [2]), "strides", (2, 1)),
+        (lambda: relay.strided_slice(x, [0, 0], [2, 3], [1], axes=[0, 1]), "strides", None),
     ],
 )
 def test_python_values_become_attributes(build: Callable[[], relay.Expr], key: str, value: object) -> None:
@@ -131,9 +132,13 @@ def test_python_values_become_attributes(build: Callable[[], relay.Expr], key: s
         (lambda: relay.stack((x, x), 0), np.stack([X, X])),
         (lambda: relay.einsum([x, x], "ij,ij->i"), (X * X).sum(1)),
         (lambda: relay.strided_slice(x, (0, 1), (2, 3)), X[:, 1:3]),
+        (lambda: relay.strided_slice(x, [0, 0], [2, 3], [2]), X[::2]),
+        (lambda: relay.strided_slice(x, [0, 1], [None]), X[:, 1:]),
+        (lambda: relay.strided_slice(x, [None, 2], [2, None], [1, -1]), X[:, 2:0:-1]),
         (lambda: relay.strided_slice(x, (0, 1), (2, 1), slice_mode="size"), X[:, 1:2]),
         (lambda: relay.strided_slice(x, (1, 1), (-1, -1), slice_mode="size"), X[1:, 1:]),
         (lambda: relay.strided_slice(x, relay.const([0, 1]), relay.const([2, 3])), X[:, 1:3]),
+        (lambda: relay.strided_slice(x, relay.sum(relay.const([[0], [1]]), 1), relay.const([2, 3]), [1]), X[:, 1:3]),
         (lambda: relay.take(x, relay.const([2, 0]), 1), X[:, [2, 0]]),
         (lambda: relay.take(x, relay.const([-1]), 1, mode="wrap"), X[:, [-1]]),
         (lambda: relay.gather(x, 1, relay.const([[0, 1], [2, 2]])), np.take_along_axis(X, np.array([[0, 1], [2, 2]]), 1)),

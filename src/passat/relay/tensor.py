@@ -14,6 +14,7 @@ from passat.ir.global_functions import register_func
 from passat.ir.op import OpTypeError
 from passat.ir.ops.blocked_layouts import in_layout
 from passat.ir.ops.newshape import reshaped, static_newshape
+from passat.ir.ops.slicing import completed_slice, ends_of_sizes
 from passat.ir.types import TensorType
 from passat.relay.building import Numbers, call, int_vector, is_dynamic, known_type, numbers, only, operand, rank
 from passat.relay.names import explain_arguments
@@ -173,36 +174,40 @@ def mod(lhs: Expr, rhs: Expr) -> Call:
 
 def strided_slice(
     data: Expr,
-    begin: Numbers | Expr,
-    end: Numbers | Expr,
+    begin: Numbers | Sequence[int | None] | Expr,
+    end: Numbers | Sequence[int | None] | Expr,
     strides: Numbers | Expr | None = None,
     axes: Numbers | None = None,
     slice_mode: str = "end",
 ) -> Call:
-    """A part of `data`: from `begin` up to, but excluding `end`, in steps. With `slice_mode="size"`, `end` is the number of elements (-1:
-    the rest)."""
+    """A part of `data`: from `begin` up to, but excluding `end`, in steps. Missing steps are 1; missing bounds, or None, those of the whole
+    axis. With `slice_mode="size"`, `end` is the number of elements (-1: the rest)."""
     only("strided_slice", "slice_mode", slice_mode, "end", "size")
     along = None if axes is None else numbers("strided_slice", "axes", axes)
     if any(map(is_dynamic, (begin, end, strides))):
         if slice_mode == "size":
             end, strides = _dynamic_ends(int_vector(begin), int_vector(end)), None
         return _dynamic_slice(data, begin, end, strides, along)
-    first, last = numbers("strided_slice", "begin", begin), numbers("strided_slice", "end", end)
     if slice_mode == "size":
-        return call("strided_slice", data, begin=first, end=_ends(first, last), axes=along)
+        first, sizes = numbers("strided_slice", "begin", begin), numbers("strided_slice", "end", end)
+        if len(first) != len(sizes):
+            raise ValueError(f"relay.strided_slice: begin={first} and end={sizes} name different numbers of axes")
+        ends = ends_of_sizes(first, sizes)
+        if ends is None:
+            raise ValueError(f"relay.strided_slice: begin={first} with slice_mode='size' is not supported; count from the front")
+        return call("strided_slice", data, begin=first, end=ends, axes=along)
     steps = None if strides is None else numbers("strided_slice", "strides", strides)
-    if steps is not None and len(steps) == 1:
-        steps *= len(first)  # in Relay, a single step applies to all axes
-    return call("strided_slice", data, begin=first, end=last, strides=steps, axes=along)
+    if along is not None:  # Relay completes nothing if axes are named
+        first, last = numbers("strided_slice", "begin", begin), numbers("strided_slice", "end", end)
+        return call("strided_slice", data, begin=first, end=last, strides=None if steps == (1,) else steps, axes=along)
+    first, last, steps = completed_slice(_bounds("begin", begin), _bounds("end", end), steps or ())
+    return call("strided_slice", data, begin=first, end=last, strides=None if set(steps) == {1} and strides is None else steps)
 
 
-def _ends(begin: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """The end of a slice that is given by its number of elements; -1 means all remaining ones."""
-    if len(begin) != len(sizes):
-        raise ValueError(f"relay.strided_slice: begin={begin} and end={sizes} name different numbers of axes")
-    if any(start < 0 <= size for start, size in zip(begin, sizes, strict=True)):
-        raise ValueError(f"relay.strided_slice: begin={begin} with slice_mode='size' is not supported; count from the front")
-    return tuple(_END if size < 0 else start + size for start, size in zip(begin, sizes, strict=True))
+def _bounds(what: str, value: object) -> tuple[int | None, ...]:
+    """The bounds of a slice, each of which may be None."""
+    values = value if isinstance(value, (list, tuple)) else numbers("strided_slice", what, value)
+    return tuple(None if bound is None else numbers("strided_slice", what, bound)[0] for bound in values)
 
 
 def _dynamic_ends(begin: Expr, sizes: Expr) -> Expr:
@@ -212,13 +217,12 @@ def _dynamic_ends(begin: Expr, sizes: Expr) -> Expr:
     return call("where", rest, const(_END, "int64"), call("add", *wide))
 
 
-def _dynamic_slice(
-    data: Expr, begin: Numbers | Expr, end: Numbers | Expr, strides: Numbers | Expr | None, axes: tuple[int, ...] | None
-) -> Call:
+def _dynamic_slice(data: Expr, begin: object, end: object, strides: Numbers | Expr | None, axes: tuple[int, ...] | None) -> Call:
     if axes is None:
         static = next((numbers("strided_slice", "bounds", bound) for bound in (begin, end) if not is_dynamic(bound)), None)
         axes = tuple(range(rank("strided_slice", "data", data) if static is None else len(static)))
-    steps = (1,) * len(axes) if strides is None else strides
+    steps = strides if isinstance(strides, Expr) else () if strides is None else numbers("strided_slice", "strides", strides)
+    steps = (*steps, *(1,) * (len(axes) - len(steps))) if isinstance(steps, tuple) else steps
     return call("dyn.strided_slice", data, int_vector(begin), int_vector(end), int_vector(steps), int_vector(axes))
 
 

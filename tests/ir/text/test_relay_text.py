@@ -35,6 +35,14 @@ free_var %u: Tensor[(?, 4), float32];
             'strided_slice(%m, begin=[0], end=[1], strides=[1], slice_mode="end", axes=[0])',
             "strided_slice(%m, begin=[0], end=[1], strides=[1], axes=[0])",
         ),
+        (
+            "strided_slice(%m, begin=[0, 0], end=[1, 2], strides=[1], axes=None)",
+            "strided_slice(%m, begin=[0, 0], end=[1, 2], strides=[1, 1])",
+        ),
+        (
+            'strided_slice(%m, begin=[0, 1], end=[1, -1], strides=[1], slice_mode="size", axes=None)',
+            "strided_slice(%m, begin=[0, 1], end=[1, 9223372036854775807])",
+        ),
         ("nn.pad(%m, 2f, pad_width=[[0, 0], [1, 1]])", "nn.pad(%m, pad_width=[[0, 0], [1, 1]], pad_value=2f)"),
         ('layout_transform(%x, src_layout="NCHW", dst_layout="NHWC")', "transpose(%x, axes=[0, 2, 3, 1])"),
         ("argmax(%m, axis=[1], keepdims=True, exclude=False)", "argmax(%m, axis=1, keepdims=True)"),
