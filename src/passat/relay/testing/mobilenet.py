@@ -3,10 +3,10 @@
 from typing import Final
 
 from passat.ir.analysis import free_vars
-from passat.ir.expr import Expr, Function
+from passat.ir.expr import Expr, Function, var
 from passat.relay import nn
 from passat.relay.testing.init import Workload, create_workload
-from passat.relay.testing.layers import conv_bn_relu, dense_add_bias, input_of
+from passat.relay.testing.layers import batch_norm_infer, conv2d, conv_bn_relu, input_of
 
 _BLOCKS: Final = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1))
 """Channels and stride of each block."""
@@ -19,11 +19,13 @@ def mobile_net(num_classes: int = 1000, data_shape: tuple[int, ...] = (1, 3, 224
     body = conv_bn_relu(body, width, 3, "conv_block_1", strides=(2, 2), padding=(1, 1))
     for number, (channels, stride) in enumerate(_BLOCKS, 1):
         name = f"separable_conv_block_{number}"
-        body = conv_bn_relu(body, width, 3, f"{name}_depthwise", strides=(stride, stride), padding=(1, 1), groups=width)
-        body = conv_bn_relu(body, channels, 1, f"{name}_pointwise")
+        depthwise = conv2d(body, name=name, channels=width, kernel_size=(3, 3), strides=(stride, stride), padding=(1, 1), groups=width)
+        body = nn.relu(batch_norm_infer(depthwise, name=f"{name}_bn1"))
+        pointwise = conv2d(body, name=f"{name}_conv2", channels=channels, kernel_size=(1, 1))
+        body = nn.relu(batch_norm_infer(pointwise, name=f"{name}_bn2"))
         width = channels
     pooled = nn.batch_flatten(nn.global_avg_pool2d(body))
-    net = nn.softmax(dense_add_bias(pooled, units=num_classes, name="fc"))
+    net = nn.softmax(nn.bias_add(nn.dense(pooled, var("fc_weight"), num_classes), var("fc_bias")))
     return Function(free_vars(net), net)
 
 

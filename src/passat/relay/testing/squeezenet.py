@@ -16,8 +16,8 @@ _POOLED: Final = {"1.0": (0, 3, 7), "1.1": (0, 2, 4)}
 
 
 def _fire(data: Expr, squeeze: int, expand: int, name: str) -> Expr:
-    narrow = conv_relu(data, squeeze, 1, f"{name}_squeeze")
-    wide = [conv_relu(narrow, expand, 1, f"{name}_expand1x1"), conv_relu(narrow, expand, 3, f"{name}_expand3x3", padding=(1, 1))]
+    narrow = conv_relu(data, squeeze, 1, f"{name}_input_conv")
+    wide = [conv_relu(narrow, expand, 1, f"{name}_left_conv"), conv_relu(narrow, expand, 3, f"{name}_right_conv", padding=(1, 1))]
     return concatenate(wide, 1)
 
 
@@ -28,12 +28,13 @@ def get_net(
     if version not in _POOLED:
         raise ValueError(f"SqueezeNet has the versions {' and '.join(_POOLED)}, not {version!r}")
     channels, kernel = (96, 7) if version == "1.0" else (64, 3)
-    body: Expr = conv_relu(input_of(batch_size, image_shape, dtype), channels, kernel, "conv1", strides=(2, 2))
+    padding = (kernel // 2, kernel // 2)
+    body: Expr = conv_relu(input_of(batch_size, image_shape, dtype), channels, kernel, "conv1", strides=(2, 2), padding=padding)
     for number, (squeeze, expand) in enumerate(_FIRES):
         if number in _POOLED[version]:
             body = nn.max_pool2d(body, (3, 3), (2, 2))
-        body = _fire(body, squeeze, expand, f"fire{number + 2}")
-    body = conv_relu(nn.dropout(body, 0.5), num_classes, 1, "conv_last")
+        body = _fire(body, squeeze, expand, f"fire{number + 1}")
+    body = conv_relu(nn.dropout(body, 0.5), num_classes, 1, "conv_final")
     net = nn.softmax(nn.batch_flatten(nn.global_avg_pool2d(body)))
     return Function(free_vars(net), net)
 
