@@ -66,7 +66,8 @@ class Judgment:
     """The result of comparing a value with the expected one.
 
     `absolute` and `relative` are the largest differences of conclusive elements, the latter relative to the largest element; `reason` says
-    what is wrong. `compared` is True if enough elements are conclusive; `moved` if some pass only because of noise.
+    what is wrong, `share` the share of wrong floating-point elements. `compared` is True if enough elements are conclusive; `moved` if some
+    pass only because of noise.
     """
 
     absolute: float = 0.0
@@ -74,6 +75,7 @@ class Judgment:
     reason: str = ""
     compared: bool = True
     moved: bool = False
+    share: float = 0.0
 
     def with_(self, other: "Judgment") -> "Judgment":
         """The combination of two parts: the first reason, the larger numbers."""
@@ -83,6 +85,7 @@ class Judgment:
             self.reason or other.reason,
             self.compared and other.compared,
             self.moved or other.moved,
+            max(self.share, other.share),
         )
 
 
@@ -200,7 +203,8 @@ def _floats(a: Array, b: Array, quick: Tolerance, samples: Samples, closeness: C
     absolute = float(gap[speaking].max()) if speaking.any() else 0.0
     largest = float(size.max())
     reason = _said(x, y, bad, other, a.shape) if bad.any() else ""
-    return Judgment(absolute, absolute / (largest or 1.0), reason, float(silent.mean()) <= 1 - ENOUGH, bool(moved.any()))
+    compared = float(silent.mean()) <= 1 - ENOUGH
+    return Judgment(absolute, absolute / (largest or 1.0), reason, compared, bool(moved.any()), float(bad.mean()))
 
 
 def _said(x: Array, y: Array, bad: Array, other: Array, shape: tuple[int, ...]) -> str:
