@@ -22,9 +22,6 @@ from passat.ir.types import TensorType, TupleType, tensor_type
 _LARGEST_MASK: Final = 1 << 24
 """Maximum number of elements of a constant mask that replaces Trilu before opset 14."""
 
-_NARROW: Final = frozenset({"int8", "int16", "int32", "uint8", "uint16", "uint32"})
-"""Integers of which each is one of int64."""
-
 # ---- one_hot
 
 
@@ -100,47 +97,29 @@ def _element(node: OnnxNode, index: int, place: int) -> Expr:
 @to_onnx(one_hot)
 def _write_one_hot(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     depth, result = call.attrs.depth, tensor_type(call.checked_type)
-    made = emit_one_hot(call, inputs[0], depth or 1, inputs[1:], emit)
+    indices, values = (tensor_type(call.args[i].checked_type).dtype for i in (0, 1))
+    # ONNX Runtime has kernels for some combinations of element types only.
+    kind = "float32" if values == "int32" else "int32" if indices == "int32" and values in ("float16", "float32") else "int64"
+    name = cast(emit, inputs[0], indices, "int64") if indices == "int32" != kind else inputs[0]
+    made = emit_one_hot(call, name, emit.constant(np.array(depth or 1, kind)), inputs[1:], emit)
     if depth:
         return made
     axis = result.axis(call.attrs.axis)  # a depth of 0 is an error in ONNX Runtime
     return emit_slice(emit, made, result, {axis: (0, 0, 1)})
 
 
-def emit_one_hot(call: Call, indices: str, depth: int | str, values: Sequence[str], emit: Emitter) -> str:
-    """Emits OneHot for named `indices`. `depth` is a number, or the name of the second operand of the call; `values` are the names of the
-    last two, on and off."""
+def emit_one_hot(call: Call, indices: str, depth: str, values: Sequence[str], emit: Emitter) -> str:
+    """Emits OneHot for named `indices` and `depth`; `values` are the names of the last two operands of the call, on and off."""
     need_opset(emit, 9, one_hot)
-    result, index = tensor_type(call.checked_type), tensor_type(call.args[0].checked_type).dtype
-    kinds = _one_hot_kinds(index, result.dtype)
-    indices = cast(emit, indices, index, kinds[0])
-    if isinstance(depth, str):
-        size = cast(emit, depth, tensor_type(call.args[1].checked_type).dtype, kinds[1])
-    else:
-        size = emit.constant(np.array(depth, kinds[1]))
     on, off = call.args[-2:]
     if isinstance(on, Constant) and isinstance(off, Constant):
         pair = emit.constant(np.stack([off.data.numpy(), on.data.numpy()]))
     else:
         pair = emit.node("Concat", [unsqueeze(emit, name, [0]) for name in reversed(values)], {"axis": 0})
-    given = pair if kinds[2] == result.dtype else emit.constant(np.array([0, 1], kinds[2]))
+    result = tensor_type(call.checked_type)
     if result.ndim == 1:  # OneHot takes no scalar
-        made = emit.node("Reshape", [emit.node("OneHot", [unsqueeze(emit, indices, [0]), size, given]), int64(emit, (-1,))])
-    else:
-        made = emit.node("OneHot", [indices, size, given], {"axis": result.axis(call.attrs.axis)})
-    return made if given == pair else emit.node("Gather", [pair, made])
-
-
-def _one_hot_kinds(index: str, value: str) -> tuple[str, str, str]:
-    """The element types of the indices, the depth and the values, since ONNX Runtime has kernels for some combinations only. Other values
-    are selected by a OneHot of 0 and 1."""
-    is_integer = index in _NARROW or index == "int64"
-    if value not in ("float16", "float32", "int64") and not (value == "int32" and is_integer):
-        value = "int64"
-    if index == "int32" and value in ("float16", "float32"):
-        return index, "int32", value
-    is_float = value == "int32" or (value != "int64" and not is_integer)
-    return "int64" if is_integer else index, "float32" if is_float else "int64", value
+        return emit.node("Reshape", [emit.node("OneHot", [unsqueeze(emit, indices, [0]), depth, pair]), int64(emit, (-1,))])
+    return emit.node("OneHot", [indices, depth, pair], {"axis": result.axis(call.attrs.axis)})
 
 
 # ---- trilu

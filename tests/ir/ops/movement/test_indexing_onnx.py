@@ -237,18 +237,6 @@ def test_our_own_operators_are_written(bench: "Bench") -> None:
         bench.written_agrees("one_hot", operands, [number(2.5, np.float32), number(-1, np.float32)], opset, depth=3)
 
 
-@pytest.mark.parametrize("values", ["bool", "int8", "int32", "int64", "uint16", "float16", "float32", "float64"])
-@pytest.mark.parametrize("indices", ["int8", "int32", "int64", "uint32", "float32"])
-def test_one_hot_of_all_element_types(bench: "Bench", indices: str, values: str) -> None:
-    """ONNX Runtime has kernels for some combinations only."""
-    data, places = Var("data", TensorType((3,), indices)), np.array([0, 2, 5], indices)
-    on, off = Constant(np.array(1, values)), Constant(np.array(0, values))
-    bench.written_agrees("one_hot", [data, on, off], [places], 17, depth=3)
-    for depth in (np.array(3, np.int32), np.array(3, np.int64)):
-        size = Var("depth", TensorType((), str(depth.dtype)))
-        bench.written_agrees("dyn.one_hot", [data, size, on, off], [places, depth], 17, axis=0)
-
-
 @pytest.mark.parametrize(
     ("name", "opset", "operands", "attrs", "message"),
     [
