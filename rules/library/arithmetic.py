@@ -312,8 +312,6 @@ class Arithmetic(RuleSet):
         _NOTHING(difference=x - x, bits=op.bitwise_xor(x, x), truth=op.logical_xor(x, x))
         >> _NOTHING(difference=x * 0, bits=op.bitwise_and(x, 0), truth=op.logical_and(x, 0))
     ).when(*_NOTHING.only("difference", is_integer(x)))
-    # Without it, each factor of x can be factored out of the sum, in any order.
-    sum_of_same = x + x >> x * 2
     same_operands = twofold(x, x) >> x
     absorbed_operand = (twofold(x, twofold(x, y)) >> twofold(x, y)).inexact(TIES)
     involution_twice = involution(involution(x)) >> x

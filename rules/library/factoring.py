@@ -87,6 +87,13 @@ def reduces_elements(attrs: Attrs, x: Term) -> bool | str:
     return all(at_least(size, 1) for size in sizes) or f"the reduced axes of {x.type!r} may be empty"
 
 
+@guard
+def are_different(x: Term, y: Term) -> bool | str:
+    """The operands are not equal, or are a constant. Of a sum of a product with itself, each factor could be factored out, in any order,
+    which saves nothing."""
+    return x.constant is not None or x.cls != y.cls or "is the same operand"
+
+
 reduced = operator("reduced", "sum", "max", "min")
 linear, extremum = operator("linear", "sum", "mean"), operator("extremum", "max", "min")
 _MOVED: Final = op.reshape(c, newshape=no_axes(c))
@@ -114,7 +121,7 @@ class Factoring(RuleSet):
 
     products = (
         (combined(x * y, x * z) >> x * combined(y, z))
-        .when(is_no_zero(x), is_no_zero(y), is_no_zero(z))
+        .when(is_no_zero(x), is_no_zero(y), is_no_zero(z), are_different(y, z))
         .inexact(_ONCE, nonfinite=RESOLVED)
         .exploring()
     )

@@ -89,9 +89,10 @@ _P, _Q = (number(root_of(_B, _C, x, which)) for which in (0, 1))
 
 
 class RelayForms(RuleSet):
-    """Rewrites to the forms of Relay's SimplifyExpr: quotients by roots to products, quadratic forms to products of
+    """Rewrites to the forms of Relay's SimplifyExpr: `x + x` to a multiple, quotients by roots to products, quadratic forms to products of
     sums, and sorting of dequantized numbers to sorting of the integers."""
 
+    twice = x + x >> x * 2
     root_quotient = (c / op.sqrt(x) >> c * op.rsqrt(x)).when(is_float(x)).inexact(ROUNDS).lowering()
     quadratic = (
         (_QUADRATIC >> (x + _P * y) * (x + _Q * y))

@@ -369,6 +369,18 @@ def test_an_empty_product_does_not_explode() -> None:
     assert sum(rule.matched for rule in result.report.rules) < 100_000
 
 
+@pytest.mark.parametrize("end", ["y = Add (g, g)", "p = Add (x, e) q = Mul (p, half) r = Sub (d, q) y = Mul (r, two)"])
+def test_small_programs_do_not_explode(end: str) -> None:
+    """Of a sum of a product with itself, each factor was factored out, in any order; halves and doubles were doubled without end."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[8] x) => (float[8] y) <float root = {1.4142135}, float one = {1}, float half = {0.5}, float two = {2}>'
+        f" {{ d = Div (x, root) e = Erf (d) a = Add (e, one) m = Mul (x, a) g = Mul (m, half) {end} }}"
+    )
+    report = optimize(model, verify=False).report
+    assert not report.limits
+    assert sum(rule.matched for rule in report.rules) < 1000
+
+
 def test_orders_of_constants_are_one_form() -> None:
     """A product equals zero times itself, so its e-class contains itself, and each order of its constants gives a constant that is rounded
     differently. Each was a form of its own, until the limit of matches."""

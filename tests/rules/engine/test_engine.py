@@ -224,7 +224,7 @@ def test_lets_come_back_as_lets() -> None:
 
 def test_lets_in_which_nothing_changes_come_back_themselves() -> None:
     u = Var("u")
-    function = func(Let(u, ops.exp(a), u * u), a)
+    function = func(Let(u, ops.exp(a), u + u), a)
     assert saturate(function, Arithmetic, ConstantFolding).function is function
 
 
@@ -417,4 +417,4 @@ def test_a_graph_of_many_paths() -> None:
         body = negated(body) + body
     function = Function([a], body)
     after = saturate(function, Arithmetic).function
-    assert operators(after) == ["multiply"] * 100
+    assert operators(after) == ["add"] * 100

@@ -66,7 +66,6 @@ CASES: dict[str, Case] = {
     "Arithmetic.against_itself[difference]": case(count - count, x - x, "the elements are float32"),
     "Arithmetic.against_itself[bits]": case(ops.bitwise_xor(count, count), ops.bitwise_xor(count, ops.bitwise_not(count)), ""),
     "Arithmetic.against_itself[truth]": case(ops.logical_xor(cond, cond), ops.logical_xor(cond, ops.logical_not(cond)), ""),
-    "Arithmetic.sum_of_same": case(x + x, x + y, ""),
     "Arithmetic.same_operands": case(ops.logical_and(cond, cond), ops.logical_and(cond, ops.logical_not(cond)), ""),
     "Arithmetic.absorbed_operand": case(ops.maximum(x, ops.maximum(x, y)), ops.maximum(x, ops.minimum(x, y)), ""),
     "Arithmetic.even[cos, negative]": case(ops.cos(negated(x)), ops.sin(ops.abs(x)), ""),
@@ -404,11 +403,3 @@ def test_zeros_keep_their_signs_under_exact_mathematics() -> None:
     assert operators(kept) == ["nn.relu", "abs"]
     zeros = [Tensor.dense(np.full((2, 3), -0.0, np.float32))]
     assert not np.signbit(run(kept, zeros)[0]).any()
-
-
-def test_a_sum_of_integers_is_doubled_exactly() -> None:
-    number = var("number", (64, 64), "int8")
-    before = func(number + number)
-    after = saturate(before, Arithmetic, rules__math="exact").function
-    assert operators(after) == ["multiply"]
-    assert_equal_in_value(before, after, exact=True, special=True)

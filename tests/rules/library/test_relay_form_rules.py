@@ -38,6 +38,7 @@ def quadratic(factors: tuple[float, float, float], dtype: str, way: Sequence[int
 
 
 CASES: dict[str, Case] = {
+    "RelayForms.twice": case(x + x, x + y, ""),
     "RelayForms.root_quotient": case(splat(2.0) / ops.sqrt(x), splat(2.0) / ops.exp(x), ""),
     "RelayForms.quadratic": case(
         quadratic((1, 5, 6), "float32", (0, 0, 0), "sxt"),
@@ -67,6 +68,14 @@ def test_it_fires(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
 @with_each(TABLE)
 def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_rejects(rules, rule, example)
+
+
+def test_a_sum_of_integers_is_doubled_exactly() -> None:
+    count = var("count", (64, 64), "int8")
+    before = func(count + count)
+    after = saturate(before, RelayForms, rules__math="exact").function
+    assert operators(after) == ["multiply"]
+    assert_equal_in_value(before, after, exact=True, special=True)
 
 
 @pytest.mark.parametrize("order", ["sxt", "stx", "xts", "tsx"])
