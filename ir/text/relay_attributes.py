@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any as AnyValue
 from typing import Final
 
+import numpy as np
+
 from passat.ir.expr import Constant, Expr
 from passat.ir.op import Op, get_op
 from passat.ir.ops.slicing import completed_slice, ends_of_sizes
@@ -64,9 +66,14 @@ def _units(axis: int) -> Callable[[list[Expr], dict[str, AnyValue]], None]:
 
 
 def _take(args: list[Expr], attrs: dict[str, AnyValue]) -> None:
-    """Drops the mode, which only affects indices out of range."""
-    if attrs.get("mode") in ("clip", "wrap", "fast"):
+    """Drops the mode, which only affects indices out of range. Indices that TVM clips do not count from the back."""
+    mode = attrs.get("mode")
+    if mode in ("clip", "wrap", "fast"):
         del attrs["mode"]
+    if mode == "clip" and len(args) == 2:
+        indices = args[1]
+        known = Constant(np.maximum(indices.data.numpy(), 0)) if isinstance(indices, Constant) else None
+        args[1] = known or get_op("clip")(indices, a_min=0.0, a_max=None)
     if attrs.get("batch_dims") == 0:
         del attrs["batch_dims"]
 

@@ -140,7 +140,9 @@ def test_python_values_become_attributes(build: Callable[[], relay.Expr], key: s
         (lambda: relay.strided_slice(x, relay.const([0, 1]), relay.const([2, 3])), X[:, 1:3]),
         (lambda: relay.strided_slice(x, relay.sum(relay.const([[0], [1]]), 1), relay.const([2, 3]), [1]), X[:, 1:3]),
         (lambda: relay.take(x, relay.const([2, 0]), 1), X[:, [2, 0]]),
-        (lambda: relay.take(x, relay.const([-1]), 1, mode="wrap"), X[:, [-1]]),
+        (lambda: relay.take(x, relay.const([-1, 4]), 1, mode="wrap"), X[:, [2, 1]]),
+        (lambda: relay.take(x, relay.const([-1, 4]), 1), X[:, [0, 2]]),
+        (lambda: relay.take(x, relay.const([7])), X.reshape(-1)[[5]]),
         (lambda: relay.gather(x, 1, relay.const([[0, 1], [2, 2]])), np.take_along_axis(X, np.array([[0, 1], [2, 2]]), 1)),
         (lambda: relay.gather_nd(x, relay.const([[0, 1], [2, 0]])), X[[0, 1], [2, 0]]),
         (
@@ -201,6 +203,14 @@ def test_dynamic_sizes_build_dynamic_operators() -> None:
     assert computed(relay.full(relay.const(2.0), n), n=shape).sum() == 12
     assert computed(relay.tile(x, n), n=shape).shape == (6, 6)
     np.testing.assert_array_equal(computed(relay.strided_slice(x, (0, 0), n), n=np.array([1, 2])), X[:1, :2])
+    hot = [relay.one_hot(places, relay.const(1.0), relay.const(0.0), 3) for places in (n, n.astype("int8"), n.astype("float16"))]
+    hot += [relay.one_hot(relay.const([-1, 2]), relay.const(1.0), relay.const(0.0), depth) for depth in (3, relay.const(3))]
+    hot.append(relay.one_hot(n, relay.const(1.0), relay.const(0.0), relay.sum(relay.const([1, 2]))))
+    for expr in hot:
+        np.testing.assert_array_equal(computed(expr, n=np.array([-1, 2])), [[0, 0, 0], [0, 0, 1]])
+    np.testing.assert_array_equal(computed(relay.take(x, n, 1), n=np.array([-1, 7])), X[:, [0, 2]])
+    np.testing.assert_array_equal(computed(relay.take(x, n, 1, mode="wrap"), n=np.array([-1, 7])), X[:, [2, 1]])
+    np.testing.assert_array_equal(computed(relay.take(x, n, 1, mode="fast"), n=np.array([0, 1])), X[:, :2])
     np.testing.assert_array_equal(computed(relay.strided_slice(x, n, n + relay.const(1, "int64")), n=np.array([1, 2])), X[1:2, 2:3])
     np.testing.assert_array_equal(computed(relay.strided_slice(x, n, n, axes=[1, 0]), n=np.array([0, 0])).shape, (0, 0))
     widths = relay.var("w", shape=(2, 2), dtype="int64")
@@ -291,7 +301,6 @@ def test_element_types_and_units_that_agree_are_accepted() -> None:
         (lambda: relay.nn.pad(unknown, x, 1.0), ValueError, "the element type of data must be known"),
         (lambda: relay.take(x, relay.const([0]), batch_dims=1), ValueError, "relay.take: batch_dims=1 is not supported; 0 is"),
         (lambda: relay.take(x, relay.const([0]), mode="none"), ValueError, "mode='none' is not supported; 'clip' or 'wrap' or 'fast' is"),
-        (lambda: relay.take(x, relay.const([-1])), ValueError, "mode='clip' with negative indices is not supported"),
         (lambda: relay.gather_nd(x, relay.const([[0]]), batch_dims=1), ValueError, "batch_dims=1 is not supported"),
         (lambda: relay.gather_nd(x, unknown), ValueError, "the number of dimensions of indices must be known here"),
         (lambda: relay.scatter_elements(x, x, x, reduction="mean"), ValueError, "reduction='mean' is not supported; 'update' or"),

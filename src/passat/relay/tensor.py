@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from passat.ir.dtypes import INTEGERS
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem, const
 from passat.ir.global_functions import register_func
 from passat.ir.op import OpTypeError
@@ -37,6 +38,7 @@ __all__ = [
     "log10",
     "mod",
     "ndarray_size",
+    "one_hot",
     "ones",
     "reshape",
     "reshape_like",
@@ -53,6 +55,8 @@ __all__ = [
     "zeros",
 ]
 
+_BEYOND = np.iinfo(np.int32).max
+"""An index that is larger than any axis."""
 _END = np.iinfo(np.int64).max
 _REDUCTIONS = {"update": "none", "add": "add", "mul": "mul", "max": "max", "min": "min"}
 
@@ -227,13 +231,49 @@ def _dynamic_slice(data: Expr, begin: object, end: object, strides: Numbers | Ex
 
 
 def take(data: Expr, indices: Expr, axis: int | None = None, batch_dims: int = 0, mode: str = "clip") -> Call:
-    """The slices of `data` along `axis` at `indices`. Relay's modes define the result for indices outside the axis; here the executor
-    rejects such indices. Negative constants are rejected in the modes in which Relay clips them."""
+    """The slices of `data` along `axis` at `indices`. Indices outside of the axis select its first and last slice, with `mode="wrap"` they
+    go around. (Passat's operator counts negative indices from the back and rejects others, so a call on the indices is built, too; where
+    the size of the axis is not known here, indices that are too large are still rejected.)"""
     only("take", "batch_dims", batch_dims, 0)
     only("take", "mode", mode, "clip", "wrap", "fast")
-    if mode != "wrap" and isinstance(indices, Constant) and indices.data.size and indices.data.numpy().min() < 0:
-        raise ValueError(f"relay.take: mode={mode!r} with negative indices is not supported; with mode='wrap' they count from the back")
-    return call("take", data, indices, axis=axis)
+    type_ = known_type(data)
+    size: object = None
+    if isinstance(type_, TensorType) and (axis is None or -type_.ndim <= axis < type_.ndim):
+        size = type_.size if axis is None else type_.shape[axis]
+    return call("take", data, _inside(indices, size if isinstance(size, int) else None, mode), axis=axis)
+
+
+def _inside(indices: Expr, size: int | None, mode: str) -> Expr:
+    """Indices of an axis of that size, without those outside of it."""
+    if mode == "fast" or size == 0:
+        return indices
+    if isinstance(indices, Constant):
+        values = indices.data.numpy()
+        if mode == "wrap":
+            return indices if size is None else Constant(values % size)
+        return Constant(np.clip(values, 0, None if size is None else size - 1))
+    if mode == "clip":
+        return call("clip", indices, a_min=0.0, a_max=None if size is None else float(size - 1))
+    type_ = known_type(indices)
+    return call("floor_mod", indices, const(size, type_.dtype)) if size is not None and isinstance(type_, TensorType) else indices
+
+
+def one_hot(indices: Expr, on_value: Expr, off_value: Expr, depth: int | Expr, axis: int = -1, dtype: str | None = None) -> Call:
+    """A new axis of size `depth`: `on_value` where its position equals the index, otherwise `off_value`. Negative indices select nothing;
+    Passat's operator counts them from the back, so calls that replace them are built, too, if the type of the indices is known here."""
+    type_ = known_type(indices)
+    places = indices
+    if isinstance(type_, TensorType) and not type_.dtype.startswith("uint"):
+        if type_.dtype in ("int8", "int16"):  # may be too narrow for an index beyond the depth
+            places, type_ = indices.astype("int64"), type_.with_dtype("int64")
+        nothing = const(_BEYOND if type_.dtype in INTEGERS else 0.5, type_.dtype)
+        if not isinstance(indices, Constant):
+            places = call("where", call("less", places, const(0, type_.dtype)), nothing, places)
+        elif (indices.data.numpy() < 0).any():
+            places = Constant(np.where(indices.data.numpy() < 0, nothing.data.numpy(), indices.data.numpy()))
+    if is_dynamic(depth):
+        return call("dyn.one_hot", places, depth, on_value, off_value, axis=axis, dtype=dtype)
+    return call("one_hot", places, on_value, off_value, depth=numbers("one_hot", "depth", depth)[0], axis=axis, dtype=dtype)
 
 
 def gather(data: Expr, axis: int, indices: Expr) -> Call:

@@ -30,7 +30,8 @@ free_var %u: Tensor[(?, 4), float32];
         ('nn.conv2d(%x, %w, padding=[1, 1, 1, 1], out_layout="", out_dtype="")', "nn.conv2d(%x, %w, padding=[1, 1, 1, 1])"),
         ('nn.conv2d(%x, %w, out_layout="NCHW", out_dtype="float32")', "nn.conv2d(%x, %w)"),
         ('nn.conv2d(%x, %w, auto_scheduler_rewritten_layout="", meta_schedule_original_shape=None)', "nn.conv2d(%x, %w)"),
-        ('take(%m, %i, axis=0, mode="clip", batch_dims=0)', "take(%m, %i, axis=0)"),
+        ('take(%m, %i, axis=0, mode="clip", batch_dims=0)', "take(%m, clip(%i, a_min=0f64), axis=0)"),
+        ('take(%m, %i, axis=0, mode="fast", batch_dims=0)', "take(%m, %i, axis=0)"),
         (
             'strided_slice(%m, begin=[0], end=[1], strides=[1], slice_mode="end", axes=[0])',
             "strided_slice(%m, begin=[0], end=[1], strides=[1], axes=[0])",
