@@ -137,15 +137,16 @@ def post_order_visit(expr: Expr, fvisit: Callable[[Expr], object]) -> None:
         fvisit(node)
 
 
-def rewrite(root: Expr, replace: Callable[[Expr, Expr], Expr]) -> Expr:
+def rewrite(root: Expr, replace: Callable[[Expr, Expr], Expr], *, into: Callable[[Expr], bool] | None = None) -> Expr:
     """Rebuilds an expression bottom-up. `replace(old, new)` gets each node before and after its parts were replaced, and returns the
-    replacement.
+    replacement. Nodes for which `into` returns False stay as they are.
 
     Returns the same object if nothing changes.
     """
     done: dict[int, Expr] = {}
-    for node in post_order(root):
-        done[id(node)] = replace(node, with_children(node, [done[id(part)] for part in children(node)]))
+    for node in post_order(root, into=into):
+        entered = into is None or into(node)
+        done[id(node)] = replace(node, with_children(node, [done[id(part)] for part in children(node)])) if entered else node
     return done[id(root)]
 
 

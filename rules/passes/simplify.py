@@ -10,7 +10,7 @@ from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.op import Op
 from passat.ir.sealed import is_sealed
-from passat.ir.traverse import children, post_order, rewrite, with_children
+from passat.ir.traverse import rewrite
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.engine.dead_code import drop_dead_lets, inline_single_uses
 from passat.rules.library.arithmetic import Arithmetic, Constants
@@ -38,15 +38,13 @@ def share(function: Function, skip: Skip) -> Function:
     projections. Keeps stateful calls, calls without operands, calls of non-operators, and expressions for which `skip` is true. Returns the
     same object if nothing is shared."""
     first: dict[object, Expr] = {}
-    made: dict[int, Expr] = {}
-    for node in post_order(function, into=lambda part: not is_sealed(part)):
-        if is_sealed(node):
-            made[id(node)] = node
-            continue
-        found = with_children(node, [made[id(part)] for part in children(node)]).assume_type(node._checked_type)
+
+    def shared(old: Expr, new: Expr) -> Expr:
+        found = new.assume_type(old._checked_type)
         key = _key(found)
-        made[id(node)] = found if key is None or skip(found) else first.setdefault(key, found)
-    result = made[id(function)]
+        return found if key is None or skip(found) else first.setdefault(key, found)
+
+    result = rewrite(function, shared, into=lambda part: not is_sealed(part))
     assert isinstance(result, Function)
     return result
 

@@ -20,7 +20,7 @@ from passat.ir.op import get_op
 from passat.ir.sealed import is_sealed
 from passat.ir.shape import Dim, Shape, SymDim
 from passat.ir.tensor import Tensor
-from passat.ir.traverse import children, post_order, with_children
+from passat.ir.traverse import children, post_order, rewrite, with_children
 from passat.ir.types import TensorType, tensor_type
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 
@@ -57,15 +57,15 @@ def in_each_function(function: Function, change: Callable[[Function], Function])
     with types, innermost first, and leaves nested ones. Sealed functions are unchanged."""
     if not any(isinstance(node, Function) for node in own_nodes(function.body)):
         return change(function)
-    made: dict[int, Expr] = {}
-    for node in post_order(function, into=lambda part: not is_sealed(part)):
-        found = node if is_sealed(node) else with_children(node, [made[id(part)] for part in children(node)])
-        if isinstance(found, Function) and not is_sealed(found):
-            typed = found if found is node else infer_type(found)
-            assert isinstance(typed, Function)
-            found = change(typed)
-        made[id(node)] = found
-    result = made[id(function)]
+
+    def changed(old: Expr, new: Expr) -> Expr:
+        if not isinstance(new, Function):
+            return new
+        typed = new if new is old else infer_type(new)
+        assert isinstance(typed, Function)
+        return change(typed)
+
+    result = rewrite(function, changed, into=lambda part: not is_sealed(part))
     assert isinstance(result, Function)
     return result
 
