@@ -6,9 +6,9 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.cost import Cost, elements, nbytes
-from passat.ir.expr import Call, Expr
+from passat.ir.expr import Call, Constant, Expr
 from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, need_opset, to_onnx
-from passat.ir.op import OpTypeError, define_op
+from passat.ir.op import OpTypeError, define_op, get_op
 from passat.ir.ops.reshaping import int64
 from passat.ir.shape import ANY, may_equal
 from passat.ir.tensor import Array
@@ -53,6 +53,13 @@ def take(data: TensorType, indices: TensorType, *, axis: int | None = None) -> T
         return tensor_type(data, "data").with_shape(indices.shape)
     at = tensor_type(data, "data").axis(axis)
     return data.with_shape((*data.shape[:at], *indices.shape, *data.shape[at + 1 :]))
+
+
+def clipped_indices(indices: Expr, size: int | None = None) -> Expr:
+    """Indices of an axis, those outside of it replaced by its first and last one, as Relay's take does by default."""
+    if isinstance(indices, Constant):
+        return Constant(np.clip(indices.data.numpy(), 0, None if size is None else size - 1))
+    return get_op("clip")(indices, a_min=0.0, a_max=None if size is None else float(size - 1))
 
 
 @from_onnx("Gather")

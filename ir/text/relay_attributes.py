@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any as AnyValue
 from typing import Final
 
-import numpy as np
-
 from passat.ir.expr import Constant, Expr
 from passat.ir.op import Op, get_op
+from passat.ir.ops.indexing import clipped_indices
 from passat.ir.ops.slicing import completed_slice, ends_of_sizes
 from passat.ir.types import TensorType
 
@@ -71,9 +70,7 @@ def _take(args: list[Expr], attrs: dict[str, AnyValue]) -> None:
     if mode in ("clip", "wrap", "fast"):
         del attrs["mode"]
     if mode == "clip" and len(args) == 2:
-        indices = args[1]
-        known = Constant(np.maximum(indices.data.numpy(), 0)) if isinstance(indices, Constant) else None
-        args[1] = known or get_op("clip")(indices, a_min=0.0, a_max=None)
+        args[1] = clipped_indices(args[1])
     if attrs.get("batch_dims") == 0:
         del attrs["batch_dims"]
 

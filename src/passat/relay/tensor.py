@@ -14,8 +14,9 @@ from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem, const
 from passat.ir.global_functions import register_func
 from passat.ir.op import OpTypeError
 from passat.ir.ops.blocked_layouts import in_layout
+from passat.ir.ops.indexing import clipped_indices
 from passat.ir.ops.newshape import reshaped, static_newshape
-from passat.ir.ops.slicing import completed_slice, ends_of_sizes
+from passat.ir.ops.slicing import END, completed_slice, ends_of_sizes
 from passat.ir.types import TensorType
 from passat.relay.building import Numbers, call, int_vector, is_dynamic, known_type, numbers, only, operand, rank
 from passat.relay.names import explain_arguments
@@ -57,7 +58,6 @@ __all__ = [
 
 _BEYOND = np.iinfo(np.int32).max
 """An index that is larger than any axis."""
-_END = np.iinfo(np.int64).max
 _REDUCTIONS = {"update": "none", "add": "add", "mul": "mul", "max": "max", "min": "min"}
 
 
@@ -218,7 +218,7 @@ def _dynamic_ends(begin: Expr, sizes: Expr) -> Expr:
     """The ends of slices that are given by their computed numbers of elements; negative numbers mean all remaining ones."""
     wide = (begin.astype("int64"), sizes.astype("int64"))
     rest = call("less", wide[1], const(0, "int64"))
-    return call("where", rest, const(_END, "int64"), call("add", *wide))
+    return call("where", rest, const(END, "int64"), call("add", *wide))
 
 
 def _dynamic_slice(data: Expr, begin: object, end: object, strides: Numbers | Expr | None, axes: tuple[int, ...] | None) -> Call:
@@ -247,15 +247,14 @@ def _inside(indices: Expr, size: int | None, mode: str) -> Expr:
     """Indices of an axis of that size, without those outside of it."""
     if mode == "fast" or size == 0:
         return indices
-    if isinstance(indices, Constant):
-        values = indices.data.numpy()
-        if mode == "wrap":
-            return indices if size is None else Constant(values % size)
-        return Constant(np.clip(values, 0, None if size is None else size - 1))
     if mode == "clip":
-        return call("clip", indices, a_min=0.0, a_max=None if size is None else float(size - 1))
+        return clipped_indices(indices, size)
+    if size is None:
+        return indices
+    if isinstance(indices, Constant):
+        return Constant(indices.data.numpy() % size)
     type_ = known_type(indices)
-    return call("floor_mod", indices, const(size, type_.dtype)) if size is not None and isinstance(type_, TensorType) else indices
+    return call("floor_mod", indices, const(size, type_.dtype)) if isinstance(type_, TensorType) else indices
 
 
 def one_hot(indices: Expr, on_value: Expr, off_value: Expr, depth: int | Expr, axis: int = -1, dtype: str | None = None) -> Call:
