@@ -10,11 +10,13 @@ import numpy as np
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.dtypes import to_numpy
-from passat.ir.op import OpTypeError
+from passat.ir.onnx.opaque import OpaqueOp
+from passat.ir.op import Op, OpTypeError
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
-from passat.rules.attribute_arithmetic import differs, equals
+from passat.rules.attribute_arithmetic import differs, equals, item
 from passat.rules.guards import Guard, Reject, Term, dtype_of, has_dtype
+from passat.rules.holes import OperatorHole
 from passat.rules.multi_pattern import MultiRule, PJoined
 from passat.rules.pattern import (
     AttrHole,
@@ -29,6 +31,7 @@ from passat.rules.pattern import (
     PValue,
     PVar,
     RuleError,
+    arguments_of,
     is_undeclared,
     subterms,
     values_in,
@@ -41,6 +44,7 @@ _SHAPES = ((2, 2), (2, 2, 2, 2), (2, 2, 2), (2,), (), (1, 2))
 _TRIES = 60
 _DTYPE_OF: Final = dtype_of("").function
 _HAS_DTYPE: Final = has_dtype("", "").function
+_ITEM: Final = item("", "").function
 _COMPARISONS: Final = (equals("", "").function, differs("", "").function)
 
 
@@ -56,6 +60,7 @@ def check_types(rule: Rule) -> None:
             raise RuleError(
                 f"rule {rule.name} [{rule!r}]: {'; '.join(rule.holes().meanings())}: no choice fits both sides, or all make them equal"
             )
+        _check_names(rule)
         for direction in directions:
             _check_direction(direction)
     except RuleError as error:
@@ -103,6 +108,23 @@ def _check_calls(rule: Rule) -> None:
             except TypeError as error:
                 raise RuleError(f"rule {rule.name} [{rule!r}]: {call!r}: {error}") from None
             pending += call.args
+
+
+def _check_names(rule: Rule) -> None:
+    """Raises RuleError for `p["name"]` if no operator whose attributes `p` stands for has an attribute of that name."""
+    operators: dict[str, list[Op]] = {}
+    for node in subterms(rule.lhs):
+        if isinstance(node, PCall) and isinstance(hole := node.attrs.get("attrs"), AttrHole):
+            operators.setdefault(hole.name, []).extend(node.op.operators() if isinstance(node.op, OperatorHole) else [node.op])
+    pending: list[AnyValue] = [*rule.guards, *values_in(rule.rhs)]
+    while pending:
+        value = pending.pop()
+        pending += value.args if isinstance(value, Guard) else arguments_of(value)
+        if isinstance(value, Computed) and value.function is _ITEM and isinstance(hole := value.args[0], AttrHole):
+            name, of = value.args[1], operators.get(hole.name, [])
+            if of and isinstance(name, str) and not any(isinstance(op, OpaqueOp) or name in op.attr_params for op in of):
+                known = ", ".join(dict.fromkeys(each for op in of for each in op.attr_params)) or "none"
+                raise RuleError(f"rule {rule.name} [{rule!r}]: {of[0].name} has no attribute {name!r}; it has: {known}")
 
 
 def _check_element_types(rule: Rule) -> None:

@@ -14,8 +14,8 @@ from passat.ir.op import get_op
 from passat.ir.types import TensorType
 from passat.passmgr import Statistics
 from passat.rulefile import RuleFileError, load_rules
-from passat.rules import RuleSet, attribute, constant, guards, op, tensor, tensors
-from passat.rules.guards import Term, computed, guard, is_all, is_float
+from passat.rules import RuleSet, attribute, constant, guards, holes, op, tensor, tensors
+from passat.rules.guards import Guard, Term, computed, guard, is_all, is_float
 from passat.rules.multi_pattern import each, joined, parts
 from passat.rules.pattern import RuleError, constants, number, value
 from passat.rules.rule import RuleSetMeta
@@ -325,6 +325,30 @@ def test_a_function_that_is_given_too_much_or_too_little_is_named_when_the_set_i
     with pytest.raises(RuleError) as caught:
         RuleSetMeta("Mine", (RuleSet,), {"one": make()})
     assert said in str(caught.value)
+
+
+def leaky_if(wanted: Guard) -> RuleSetMeta:
+    """A set with a rule about all attributes of nn.leaky_relu."""
+    x, p = tensor("x"), attribute("p")
+    return RuleSetMeta("Mine", (RuleSet,), {"one": (op.nn.leaky_relu(op.nn.relu(x), attrs=p) >> op.nn.relu(x)).when(wanted)})
+
+
+def test_an_attribute_that_no_operator_has_is_named_when_the_set_is_made() -> None:
+    p = attribute("p")
+    assert len(leaky_if(p["alpha"] > 0)) == 1
+    with pytest.raises(RuleError, match=r"nn\.leaky_relu has no attribute 'alhpa'; it has: alpha"):
+        leaky_if(p["alhpa"] > 0)
+    with pytest.raises(RuleError, match=r"nn\.leaky_relu has no attribute 'alhpa'"):
+        leaky_if(2 * p["alhpa"] > 0)
+
+
+def test_an_attribute_that_some_of_the_operators_have_may_be_named() -> None:
+    x, p = tensor("x"), attribute("p")
+    f = holes.operator("f", "sum", "nn.softmax")
+    rule = f(op.nn.relu(x), attrs=p) >> op.nn.relu(f(x, attrs=p))
+    RuleSetMeta("Mine", (RuleSet,), {"one": rule.when(p["keepdims"] == True)})  # noqa: E712  # a guard
+    with pytest.raises(RuleError, match="has no attribute 'keepdim'; it has: axis, "):
+        RuleSetMeta("Mine", (RuleSet,), {"one": rule.when(p["keepdim"] == True)})  # noqa: E712  # a guard
 
 
 def test_a_computed_value_that_raises_names_the_rule() -> None:
