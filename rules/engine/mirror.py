@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from typing import Final
 
-from passat.rules.engine.directions import Stage, reachable
 from passat.rules.engine.edges import Edges
 from passat.rules.engine.egraph import EGraphs, Query
 from passat.rules.engine.graph import Graph, Symbol
@@ -21,10 +20,9 @@ Asked = tuple[Matcher, Variant, int]
 class Mirror:
     """An egglog e-graph that mirrors a graph. Borrowed on the first query, returned by `close`."""
 
-    def __init__(self, graph: Graph, stages: Sequence[Stage], queries: Sequence[Asked], edges: Edges) -> None:
+    def __init__(self, graph: Graph, queries: Sequence[Asked], edges: Edges) -> None:
         self.begun = False
         self._graph = graph
-        self._stages = stages
         self._queries = queries
         self._edges = edges
         self._lease = ExitStack()
@@ -46,15 +44,15 @@ class Mirror:
         """Borrows an e-graph for a stage. Queries of this and later stages may be asked if their operators occur or may be created."""
         self.begun = True
         self._egraph = self._lease.enter_context(_EGRAPHS.lend())
-        found = reachable(self._graph.symbols, self._stages[first:])
-        possible = {matcher for matchers in found.values() for matcher in matchers}
-        # Sorted, since the order of tables decides which of equal rows egglog keeps, and thus which of equal matches are found.
-        self._visible = sorted(set().union(*(matcher.symbols for matcher in possible)), key=lambda symbol: symbol.name)
+        visible: set[Symbol] = set()
         copies: Counter[Query] = Counter()
         for number, (matcher, variant, stage) in enumerate(self._queries):
-            if matcher in possible and stage >= first:
+            if stage >= first:
+                visible |= matcher.symbols
                 self._copies[number] = copies[variant.query]
                 copies[variant.query] += 1
+        # Sorted, since the order of tables decides which of equal rows egglog keeps, and thus which of equal matches are found.
+        self._visible = sorted(visible, key=lambda symbol: symbol.name)
 
     def _known_as(self, number: int) -> int:
         """egglog's number of a query, which is defined when it is first asked: three in four never are. Its symbols are declared, since a

@@ -50,7 +50,7 @@ class Saturator:
         self.initial = len(graph)
         self._queries = _queries_of(graph, stages)
         self._edges = Edges(graph)
-        self._mirror = Mirror(graph, stages, self._queries, self._edges)
+        self._mirror = Mirror(graph, self._queries, self._edges)
         self._phase: Sequence[int] = ()
         self._active: Sequence[int] = ()
         """The queries of the active stages."""
