@@ -94,6 +94,19 @@ def are_different(x: Term, y: Term) -> bool | str:
     return x.constant is not None or x.cls != y.cls or "is the same operand"
 
 
+@guard
+def are_no_multiples(factor: Term, x: Term, y: Term) -> bool | str:
+    """The factor is not a constant, or the operands are not multiples of one tensor by constants. Their sum is a multiple, too, which
+    factoring that tensor out finds. If x is the sum of two halves, scaling these would halve them without end."""
+    return factor.constant is None or _origins(x).isdisjoint(_origins(y)) or "both are multiples of one tensor"
+
+
+def _origins(x: Term) -> set[int]:
+    """The e-classes of a tensor, and of those that it is a multiple of."""
+    scaled = [operands for operands in x.calls("multiply") if any(operand.constant is not None for operand in operands)]
+    return {x.cls, *(operand.cls for operands in scaled for operand in operands if operand.constant is None)}
+
+
 reduced = operator("reduced", "sum", "max", "min")
 linear, extremum = operator("linear", "sum", "mean"), operator("extremum", "max", "min")
 _MOVED: Final = op.reshape(c, newshape=no_axes(c))
@@ -121,7 +134,7 @@ class Factoring(RuleSet):
 
     products = (
         (combined(x * y, x * z) >> x * combined(y, z))
-        .when(is_no_zero(x), is_no_zero(y), is_no_zero(z), are_different(y, z))
+        .when(is_no_zero(x), is_no_zero(y), is_no_zero(z), are_different(y, z), are_no_multiples(x, y, z))
         .inexact(_ONCE, nonfinite=RESOLVED)
         .exploring()
     )

@@ -55,6 +55,7 @@ from passat.rules.library.batch_norm import (
     vector,
 )
 from passat.rules.library.commuting import padded_shape, transposed_back
+from passat.rules.library.factoring import are_no_multiples
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
 
@@ -240,7 +241,7 @@ class BackwardScaleAxis(RuleSet):
     )
     hoist_past_sum = (
         (_BOTH >> sum_or_difference(x * c, y * c))
-        .when(is_float(x), is_finite(c), same_type(x, y), same_type(x, _BOTH))
+        .when(is_float(x), is_finite(c), same_type(x, y), same_type(x, _BOTH), are_no_multiples(c, x, y))
         .exploring()
         .inexact(_MOVED)
     )

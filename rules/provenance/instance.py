@@ -60,6 +60,26 @@ class _Placed(Term):
         return [tuple(map(self.of_class, node.operands)) for node in nodes if node.op is not None and node.op.name == name]
 
 
+class _Alone(_Placed):
+    """The term itself, as rules see it that require that terms differ or are no calls of an operator: equalities proved since then, or in
+    another order, do not count."""
+
+    __slots__ = ("_term",)
+
+    def __init__(self, checker: "Checker", term: int, expr: Expr) -> None:
+        super().__init__(checker, checker.cls(term), expr)
+        self._term = term
+
+    @property
+    def cls(self) -> int:
+        """A number of the term that is no class."""
+        return -1 - self._term
+
+    def calls(self, name: str) -> list[tuple[Term, ...]]:
+        """No calls."""
+        return []
+
+
 class Instance(Substitution):
     """A rule at a term. Guards use the facts proved about all terms equal to a part or, if `plain`, only those of the term itself. Both are
     sound, and rules may require that something is unknown. Raises CertificateError if the left side does not match."""
@@ -144,7 +164,7 @@ class Instance(Substitution):
             environment = Environment(ANY_GROWTH, self.opset)
             facts = functools.partial(self.checker.fact, cls=self.checker.cls(term))
             return CallTerm(op, values, attrs, type_, known, environment, lambda: folded_value(op, whole, attrs, type_, self.opset), facts)
-        return _Placed(self.checker, self.checker.cls(term), expr)
+        return _Alone(self.checker, term, expr) if self.plain else _Placed(self.checker, self.checker.cls(term), expr)
 
     def place(self, pattern: Pattern) -> int:
         """The class bound to a hole."""

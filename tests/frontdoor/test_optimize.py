@@ -369,9 +369,19 @@ def test_an_empty_product_does_not_explode() -> None:
     assert sum(rule.matched for rule in result.report.rules) < 100_000
 
 
-@pytest.mark.parametrize("end", ["y = Add (g, g)", "p = Add (x, e) q = Mul (p, half) r = Sub (d, q) y = Mul (r, two)"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        "y = Add (g, g)",
+        "p = Add (x, e) q = Mul (p, half) r = Sub (d, q) y = Mul (r, two)",
+        "p = Mul (x, half) y = Add (p, p)",
+        "p = Add (x, x) y = Mul (p, half)",
+        "p = Add (x, two) q = Mul (e, p) r = Mul (q, two) y = Sub (r, q)",
+    ],
+)
 def test_small_programs_do_not_explode(end: str) -> None:
-    """Of a sum of a product with itself, each factor was factored out, in any order; halves and doubles were doubled without end."""
+    """Of a sum of a product with itself, each factor was factored out, in any order; halves and doubles were doubled without end, also if
+    they are the terms of a sum."""
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 17]> g (float[8] x) => (float[8] y) <float root = {1.4142135}, float one = {1}, float half = {0.5}, float two = {2}>'
         f" {{ d = Div (x, root) e = Erf (d) a = Add (e, one) m = Mul (x, a) g = Mul (m, half) {end} }}"
