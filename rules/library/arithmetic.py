@@ -97,6 +97,10 @@ def meet_in_range(given: Op | str, c: Term, d: Term) -> bool | str:
 
     Reassociation changes rounding. If the combined constant overflowed where the two originals do not, the result would change.
     """
+    return _meet_in_range(given, c, d)
+
+
+def _meet_in_range(given: Op | str, c: Term, d: Term) -> bool | str:
     if c.type.dtype not in FLOATS:
         return f"the elements are {c.type.dtype}, not floating-point numbers"
     of = get_op(given) if isinstance(given, str) else given
@@ -112,6 +116,14 @@ def meet_in_range(given: Op | str, c: Term, d: Term) -> bool | str:
     zero = (operands[0].numpy() == 0) | (name == "multiply" and operands[1].numpy() == 0)
     smallest = ml_dtypes.finfo(to_numpy(c.type.dtype)).smallest_normal  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
     return bool(np.all((found >= smallest) | zero)) or reason
+
+
+@guard
+def constants_in_range(given: Op | str, x: Term, y: Term) -> bool | str:
+    """The operands are not both floating-point constants, or `meet_in_range`."""
+    if x.constant is None or y.constant is None or x.type.dtype not in FLOATS:
+        return True
+    return _meet_in_range(given, x, y)
 
 
 sums = cases("terms", "add_add", "add_subtract", "subtract_add", "subtract_subtract")

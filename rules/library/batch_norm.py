@@ -152,8 +152,8 @@ def _is_normal(w: Term, largest: float) -> bool | str:
 
 @guard
 def products_stay_finite(w: Term, v: Term, matrix: Term, axis: int) -> bool | str:
-    """Sums of products of the two weights over the axis stay finite."""
-    if w.type.dtype not in FLOATS:
+    """Sums of products of the two weights over the axis stay finite. Nothing is known of a weight unknown until run time."""
+    if w.type.dtype not in FLOATS or w.constant is None or v.constant is None:
         return True
     terms = matrix.type.shape[axis]
     assert isinstance(terms, int)  # constants are static

@@ -35,7 +35,7 @@ from passat.rules.guards import (
     same_type,
 )
 from passat.rules.holes import cases, operator
-from passat.rules.library.arithmetic import is_not_constant
+from passat.rules.library.arithmetic import constants_in_range, is_not_constant
 from passat.rules.library.batch_norm import along, convolution, epsilon, has_regular_scale, products_stay_finite, scales_axis
 from passat.rules.library.matmul_algebra import has_entries, is_modest
 from passat.rules.library.products import product
@@ -240,8 +240,13 @@ class Exchanges(RuleSet):
         .exploring()
         .budget(128)
     )
-    associates = (g(x, g(y, z)) >> g(g(x, y), z)).inexact(ROUNDS).exploring()
-    multiply_distributes = ((x + y) * z >> x * z + y * z).inexact(ROUNDS, nonfinite=MIXED).exploring()
+    associates = (g(x, g(y, z)) >> g(g(x, y), z)).when(constants_in_range(g, x, y)).inexact(ROUNDS).exploring()
+    multiply_distributes = (
+        ((x + y) * z >> x * z + y * z)
+        .when(constants_in_range("multiply", x, z), constants_in_range("multiply", y, z))
+        .inexact(ROUNDS, nonfinite=MIXED)
+        .exploring()
+    )
     transpose_of_sum = (op.transpose(x + y, axes=p) >> op.transpose(x, axes=p) + op.transpose(y, axes=p)).when(same_shape(x, y)).exploring()
     concat_of_pairs = (
         (concat(p, g(x, y), g(z, u)) >> g(concat(p, x, z), concat(p, y, u))).when(same_shape(x, y), same_shape(z, u)).exploring()
@@ -259,14 +264,22 @@ class Exchanges(RuleSet):
     )
     matmul_associates = (
         (product(x, product(y, z)) >> product(product(x, y), z))
-        .when(*MATRICES, has_entries(y))
+        .when(*MATRICES, has_entries(y), products_stay_finite(x, y, y, 0))
         .inexact(ROUNDS, nonfinite=MIXED)
         .exploring()
     )
     matmul_distributes = (
-        (product(x, y + z) >> product(x, y) + product(x, z)).when(same_shape(y, z)).inexact(ROUNDS, nonfinite=MIXED).exploring()
+        (product(x, y + z) >> product(x, y) + product(x, z))
+        .when(same_shape(y, z), products_stay_finite(x, y, x, -1), products_stay_finite(x, z, x, -1))
+        .inexact(ROUNDS, nonfinite=MIXED)
+        .exploring()
     )
-    matmul_moves_scale = (product(x, y) * c >> product(x, y * c)).when(c.ndim == 0, is_finite(c)).inexact(ROUNDS).exploring()
+    matmul_moves_scale = (
+        (product(x, y) * c >> product(x, y * c))
+        .when(c.ndim == 0, is_finite(c), constants_in_range("multiply", y, c))
+        .inexact(ROUNDS)
+        .exploring()
+    )
     matmul_transposes = (
         (matrix_transpose(product(x, y)) >> product(matrix_transpose(y), matrix_transpose(x)))
         .when(has_rank(x, 2), has_rank(y, 2))
@@ -282,7 +295,9 @@ class Exchanges(RuleSet):
         .inexact(ROUNDS)
         .exploring()
     )
-    conv_moves_scale = (conv(x, y) * c >> conv(x, y * c)).when(c.ndim == 0, is_finite(c)).inexact(ROUNDS).exploring()
+    conv_moves_scale = (
+        (conv(x, y) * c >> conv(x, y * c)).when(c.ndim == 0, is_finite(c), constants_in_range("multiply", y, c)).inexact(ROUNDS).exploring()
+    )
     conv_of_sum = (
         (summed(weights=conv(x, y + z), data=conv(x + y, z)) >> summed(weights=conv(x, y) + conv(x, z), data=conv(x, z) + conv(y, z)))
         .when(*summed.only("weights", same_shape(y, z)), *summed.only("data", same_shape(x, y)))

@@ -25,7 +25,7 @@ from passat.rules.guards import (
     shape_of,
 )
 from passat.rules.holes import cases, operator
-from passat.rules.library.arithmetic import TIES, is_no_zero, is_not_constant, meet_in_range
+from passat.rules.library.arithmetic import TIES, constants_in_range, is_no_zero, is_not_constant, meet_in_range
 from passat.rules.library.products import is_scalar, no_axes
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
 from passat.rules.rule import RESOLVED, RuleSet
@@ -135,6 +135,7 @@ class Factoring(RuleSet):
     products = (
         (combined(x * y, x * z) >> x * combined(y, z))
         .when(is_no_zero(x), is_no_zero(y), is_no_zero(z), are_different(y, z), are_no_multiples(x, y, z))
+        .when(constants_in_range(combined, y, z))
         .inexact(_ONCE, nonfinite=RESOLVED)
         .exploring()
     )
@@ -145,10 +146,16 @@ class Factoring(RuleSet):
         .exploring()
     )
     quotients = (
-        (combined(x / z, y / z) >> combined(x, y) / z).when(is_float(x), same_type(x, y)).inexact(_ONCE, nonfinite=RESOLVED).exploring()
+        (combined(x / z, y / z) >> combined(x, y) / z)
+        .when(is_float(x), same_type(x, y), constants_in_range(combined, x, y))
+        .inexact(_ONCE, nonfinite=RESOLVED)
+        .exploring()
     )
     nested_quotients = (
-        ((x / y) / z >> x / (y * z)).when(is_float(x), same_type(x, y), same_type(x, z)).inexact("one quotient instead of two").exploring()
+        ((x / y) / z >> x / (y * z))
+        .when(is_float(x), same_type(x, y), same_type(x, z), constants_in_range("multiply", y, z))
+        .inexact("one quotient instead of two")
+        .exploring()
     )
     divided_shift = (
         ((x + c) / d >> x / d + c / d)
@@ -233,7 +240,7 @@ class Factoring(RuleSet):
     root_of_square = (op.sqrt(x * x) >> op.abs(x)).inexact("two fewer roundings")
     square_of_abs = op.abs(x) * op.abs(x) >> x * x
     reciprocal_of_quotient = (op.reciprocal(x / y) >> y / x).inexact("one rounding instead of two")
-    divided_by_quotient = (z / (x / y) >> (z * y) / x).when(is_float(x)).inexact(_ORDER).exploring()
+    divided_by_quotient = (z / (x / y) >> (z * y) / x).when(is_float(x), constants_in_range("multiply", z, y)).inexact(_ORDER).exploring()
 
 
 f = operator("f", commutative=True, arity=2, but=("maximum", "minimum"))
@@ -247,4 +254,4 @@ class Reassociate(RuleSet):
 
     commuted = (f(x, y) >> f(y, x)).when(is_not_constant(x), is_not_constant(y)).exploring().budget(200)
     commuted_extrema = (larger(x, y) >> larger(y, x)).when(is_not_constant(x), is_not_constant(y)).inexact(TIES).exploring().budget(200)
-    grouped = (g(g(x, y), z) >> g(x, g(y, z))).when(*IN_GROUPS).inexact(_ORDER).exploring().budget(200)
+    grouped = (g(g(x, y), z) >> g(x, g(y, z))).when(*IN_GROUPS, constants_in_range(g, y, z)).inexact(_ORDER).exploring().budget(200)

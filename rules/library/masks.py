@@ -36,7 +36,7 @@ from passat.rules.guards import (
     shape_of,
 )
 from passat.rules.holes import cases, operator
-from passat.rules.library.arithmetic import CHOSEN_ZERO
+from passat.rules.library.arithmetic import CHOSEN_ZERO, constants_in_range
 from passat.rules.library.attention import is_minus_infinity
 from passat.rules.library.factoring import reduces_axis
 from passat.rules.library.products import is_scalar
@@ -240,7 +240,11 @@ class Masks(RuleSet):
     looked_up = (_FOUND >> op.reshape(x, newshape=shape_of(_FOUND))).when(takes_all_in_order(c, x, p))
     taken = (op.take(x, c, axis=p) >> x).when(counts_up(c, x, p))
     and_true = (_BOTH >> op.broadcast_to(x, shape=shape_of(_BOTH))).when(is_all(c, 1))
-    added_first = (x + y + z >> x + (y + z)).when(is_smaller(y, x), is_smaller(z, x)).inexact("adds in another order")
+    added_first = (
+        (x + y + z >> x + (y + z))
+        .when(is_smaller(y, x), is_smaller(z, x), constants_in_range("add", y, z))
+        .inexact("adds in another order")
+    )
     where_broadcast = (_MASK >> op.broadcast_to(op.where(x, c, d), shape=shape_of(_MASK))).exploring().inexact(CHOSEN_ZERO)
     softmax_guard = (
         (_GUARDED >> _WEIGHTS)

@@ -32,7 +32,7 @@ from passat.rules.guards import (
     same_shape,
 )
 from passat.rules.holes import CaseHole, cases
-from passat.rules.library.arithmetic import is_no_zero, is_not_constant
+from passat.rules.library.arithmetic import constants_in_range, is_no_zero, is_not_constant
 from passat.rules.library.batch_norm import is_not, is_not_normalized, products_stay_finite, stays_in_range, sum_stays_finite
 from passat.rules.library.products import is_product_bias, is_scalar, is_stack, product, turned
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
@@ -225,7 +225,7 @@ class MatmulAlgebra(RuleSet):
     )
     regroup = (
         (product(product(x, y), z) >> product(x, product(y, z)))
-        .when(are_stacks(x, y, z), has_entries(y))
+        .when(are_stacks(x, y, z), has_entries(y), products_stay_finite(x, y, x, -1), products_stay_finite(y, z, y, -1))
         .inexact(_GROUPED, nonfinite=MIXED)
         .and_back()
         .budget(64)
@@ -239,7 +239,7 @@ class MatmulAlgebra(RuleSet):
     )
     common_right = (
         (product(x, z) + product(y, z) >> product(x + y, z))
-        .when(same_shape(x, y), is_no_zero(z))
+        .when(same_shape(x, y), is_no_zero(z), constants_in_range("add", x, y))
         .inexact(_GROUPED, nonfinite=RESOLVED)
         .exploring()
         .budget(64)

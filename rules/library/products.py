@@ -22,7 +22,7 @@ from passat.ir.shape import Dim, same_dim, same_dims
 from passat.rules.guards import Reject, Term, computed, guard, has_rank, is_axis, is_finite, is_float, is_not_empty, shape_of
 from passat.rules.holes import cases
 from passat.rules.library.arithmetic import is_not_constant
-from passat.rules.library.batch_norm import is_not, stays_in_range
+from passat.rules.library.batch_norm import is_not, stays_finite, stays_in_range
 from passat.rules.library.views import keeps_shape
 from passat.rules.multi_pattern import each, joined, parts
 from passat.rules.pattern import CaseValue, Pattern, PCall, PVar, attributes, constants, op, tensors
@@ -182,7 +182,7 @@ class Products(RuleSet):
     division = (x / c >> x * (1.0 / c)).when(is_scalar(c, x), is_float(x), is_power_of_two(c))
     through_sum = (
         ((x + b) * c >> x * c + b * c)
-        .when(is_scalar(c, x + b), is_product_bias(b, x), is_finite(c), does_not_grow(c))
+        .when(is_scalar(c, x + b), is_product_bias(b, x), is_finite(c), does_not_grow(c), stays_finite(b, c))
         .exploring()
         .inexact("distributes")
     )

@@ -33,7 +33,7 @@ from passat.rules.guards import (
     same_type,
 )
 from passat.rules.holes import cases, operator
-from passat.rules.library.arithmetic import meet_in_range
+from passat.rules.library.arithmetic import constants_in_range, meet_in_range
 from passat.rules.library.batch_norm import (
     axis_of,
     bias,
@@ -242,12 +242,14 @@ class BackwardScaleAxis(RuleSet):
     hoist_past_sum = (
         (_BOTH >> sum_or_difference(x * c, y * c))
         .when(is_float(x), is_finite(c), same_type(x, y), same_type(x, _BOTH), are_no_multiples(c, x, y))
+        .when(constants_in_range("multiply", x, c), constants_in_range("multiply", y, c))
         .exploring()
         .inexact(_MOVED)
     )
     hoist_past_broadcast = (
         ((x + y) * c >> x * c + y * c)
         .when(is_float(x), is_finite(c), is_spread(y, x), keeps_type(x, (x + y) * c), keeps_type(y, y * c))
+        .when(constants_in_range("multiply", x, c), constants_in_range("multiply", y, c))
         .exploring()
         .inexact(_MOVED)
     )

@@ -1,10 +1,22 @@
 """Reordered and regrouped sums and products, cancellations, and functions that invert each other: each rule on a program that it rewrites,
 and on one that it does not."""
 
+import numpy as np
 import pytest
 
-from passat.ir.expr import Expr
-from passat.rules.library import Exchanges, Factoring, Reassociate
+from passat.ir.expr import Constant, Expr
+from passat.ir.traverse import post_order
+from passat.rules.library import (
+    Arithmetic,
+    BackwardScaleAxis,
+    Constants,
+    Exchanges,
+    Factoring,
+    MatmulAlgebra,
+    Products,
+    Reassociate,
+)
+from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule
 from tests.rules.building import func, numbers, ops, splat, var
 from tests.rules.library.cases import Case, case, check_makes_nothing, check_rewrites, pairs
@@ -103,3 +115,30 @@ def test_a_zero_of_no_known_shape_is_not_written() -> None:
     outcome = saturate(function, Factoring, rules__math="finite")
     assert outcome.function is function
     assert any("is not static" in remark for remark in outcome.remarks)
+
+
+small, full, square = splat(1e-30), splat(1e30, (4, 3)), splat(1e30, (3, 3))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        (x * small) * small,
+        small * (small * x),
+        (x * huge) + (x * huge),
+        (x / full) / full,
+        huge / (x / huge),
+        (huge / x) + (huge / x),
+        (x + huge) + huge,
+        ((x + y) + huge) * huge,
+        (x + splat(1e30, (3,))) * huge,
+        (row + full) * huge,
+        ops.nn.matmul(ops.nn.matmul(x, square), square),
+    ],
+)
+def test_constants_that_leave_their_range_together_stay_apart(body: Expr) -> None:
+    """The product of the constants is infinite or 0, and their product with 0 or an infinity is NaN."""
+    sets = [Arithmetic, Constants, Factoring, Reassociate, Exchanges, BackwardScaleAxis, Products, MatmulAlgebra, ConstantFolding]
+    after = saturate(func(body), *sets).function
+    found = [each.data.numpy() for each in post_order(after.body) if isinstance(each, Constant)]
+    assert all(np.all(np.isfinite(each) & (each != 0)) for each in found)
