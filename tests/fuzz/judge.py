@@ -37,6 +37,10 @@ _BY_PLACE: Final = {"Acos", "Asin", "Atan", "Celu", "Cos", "Elu", "Exp", "Log", 
 Pow computes squares and cubes as products if one exponent belongs to a row. Measured on the same numbers in reverse order, in float32 and
 float64."""
 _POOLING: Final = ("AveragePool", "LpPool", "MaxPool")
+_GREATEST: Final = {"ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "MaxPool", "GlobalMaxPool"}
+"""Operators that pass NaN on or skip it in ONNX Runtime, depending on its position."""
+_IN_DOUBLE: Final = {"ReduceSum", "ReduceMean", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"}
+"""Operators that ONNX Runtime computes in float64 for int64."""
 PACKAGE: Final = Path(passat.__file__).resolve().parents[2]
 
 
@@ -197,7 +201,7 @@ def compared(case: Case, result: ModelProto, settings: Settings) -> Finding | No
         if sentence and to_the_bit and (_has_float16(case.model, feed) or operators(case.model) & _BY_PLACE):
             # ONNX Runtime rounds a chain of float16 operators at its end, so that nodes without an effect make a difference
             sentence = _beyond_rounding(case, i, want, got, settings)
-        if sentence and not _has_what_does_not_fit(case.model, feed):
+        if sentence and not _has_what_does_not_fit(case.model, feed) and not _has_what_is_not_followed(case.model, feed):
             return Finding("values", sentence, feed=i)
     return None
 
@@ -233,6 +237,18 @@ def _has_what_does_not_fit(model: ModelProto, feed: Mapping[str, Any]) -> bool:
         or _joins_misfits(node, arrays, makers)
         or _weighs_other_classes(node, arrays)
         for node in model.graph.node
+    )
+
+
+def _has_what_is_not_followed(model: ModelProto, feed: Mapping[str, Any]) -> bool:
+    """True if a node of the main graph has operands for which ONNX Runtime deviates from ONNX: extrema of NaN, and reductions of integers
+    of more than 53 bits."""
+    arrays = _arrays(model, feed)
+    return any(
+        (node.op_type in _GREATEST and array.dtype.kind == "f" and bool(np.isnan(array).any()))
+        or (node.op_type in _IN_DOUBLE and array.dtype == np.int64 and bool(np.any(np.abs(array.astype(np.float64)) > 2**53)))
+        for node in model.graph.node
+        for array in [arrays[name] for name in (*node.input, *node.output) if name in arrays]
     )
 
 

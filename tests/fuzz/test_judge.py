@@ -254,3 +254,21 @@ def test_a_function_that_is_rounded_by_place_need_not_keep_its_bits(monkeypatch:
     swapping(monkeypatch, "none", "other")
     monkeypatch.setattr(judge, "bits_differ", lambda want, got: "they differ")
     assert examine(parse("g (float[2] x) => (float[2] y) { y = Log(x) }", x=np.ones(2, np.float32)), EXACT) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "x", "said"),
+    [
+        ("g (float[2] x) => (float[1] y) { y = ReduceMax(x) }", np.array([np.nan, 1], np.float32), False),
+        ("g (float[2] x) => (float[1] y) { y = ReduceMax(x) }", np.array([0, 1], np.float32), True),
+        ("g (int64[1] x) => (int64[1] y) { y = ReduceProd(x) }", np.array([2**62 - 1]), False),
+        ("g (int64[1] x) => (int64[1] y) { y = ReduceProd(x) }", np.array([2**52 - 1]), True),
+    ],
+)
+def test_what_onnx_runtime_does_not_follow_is_no_finding(
+    text: str, x: np.ndarray[Any, np.dtype[Any]], said: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It skips a NaN, depending on its position, and computes reductions of int64 in float64."""
+    swapping(monkeypatch, "none", "other")
+    monkeypatch.setattr(judge, "bits_differ", lambda want, got: "they differ")
+    assert (examine(parse(text, x=x), EXACT) is not None) == said
