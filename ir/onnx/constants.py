@@ -1,6 +1,6 @@
 """The constants of an exported model: initializers of the main graph, and ConstantOfShape nodes for splats."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import partial
 from typing import Final
 
@@ -60,9 +60,9 @@ class ConstantPool:
             self._tensors[name] = tensor
         return name
 
-    def finish(self, place: Place) -> dict[str, Callable[[TensorProto], object]]:
+    def finish(self, place: Place, outputs: Container[str] = ()) -> dict[str, Callable[[TensorProto], object]]:
         """Returns a function for each initializer that writes it into an empty proto, and fills `nodes`, `sparse` and `initializers`.
-        `place` stores initializers externally.
+        `place` stores initializers externally. Of the outputs none is sparse: ONNX Runtime would return sparse tensors.
 
         Initializers are most of the model, so writing each into its place in the model saves memory and a copy.
         """
@@ -77,7 +77,7 @@ class ConstantPool:
                 node = NodeProto(op_type="ConstantOfShape", input=[shape], output=[name])
                 node.attribute.add(name="value", type=AttributeProto.TENSOR, t=value)
                 self.nodes.append(node)
-            elif isinstance(tensor.source, SparseTensorProto):
+            elif isinstance(tensor.source, SparseTensorProto) and name not in outputs:
                 proto = SparseTensorProto()
                 proto.CopyFrom(tensor.source)
                 proto.values.name = name

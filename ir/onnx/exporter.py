@@ -93,7 +93,7 @@ class ModelWriter:
         graph = model.graph
         graph.CopyFrom(frame.graph)
         del graph.input[:], graph.output[:], graph.quantization_annotation[:]
-        initializers = self.constants.finish(place)
+        initializers = self.constants.finish(place, {value.name for value in outputs})
         graph.node.extend(self.constants.nodes)
         graph.node.extend(writer.nodes)
         graph.input.extend(inputs)

@@ -9,7 +9,8 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 from onnx import ModelProto
 
 from passat.ir.onnx import OnnxError
-from tests.fuzz.graphs import NEWEST, OLDEST, Case, constant_case, counted, random_case
+from tests.fuzz.forms import in_another_form
+from tests.fuzz.graphs import NEWEST, OLDEST, Case, constant_case, counted, is_as_declared, random_case
 from tests.fuzz.judge import LEVELS, MATHS, Settings
 from tests.fuzz.mutation import is_text, mutated, mutated_bytes
 from tests.fuzz.node_cases import mutated_case
@@ -102,6 +103,17 @@ def mutations(seed: int) -> tuple[Case | None, Settings]:
     return Case(name, model, (), model.SerializeToString()), settings
 
 
+def forms(seed: int) -> tuple[Case | None, Settings]:
+    """Random graphs in another form, compared with ONNX Runtime running the same form."""
+    original = random_case(seed, most=12)
+    if original is None:
+        return None, settings_of(seed)
+    model = in_another_form(original.model, np.random.default_rng(seed))
+    case = counted(f"form {seed}", model, original.feeds)
+    kept = tuple(feed for feed in case.feeds if is_as_declared(model, feed)) if case is not None else ()
+    return replace(case, feeds=kept) if case is not None and kept else None, settings_of(seed)
+
+
 def nodes(seed: int) -> tuple[Case | None, Settings]:
     """The test cases of the onnx package, randomly changed, with the shapes of their results."""
     return mutated_case(seed), settings_of(seed)
@@ -114,4 +126,5 @@ KINDS: Final[Mapping[str, Kind]] = {
     "nodes": nodes,
     "conversions": conversions,
     "mutations": mutations,
+    "forms": forms,
 }

@@ -8,6 +8,7 @@ import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+from passat import optimize
 from passat.ir.expr import Constant, Var
 from passat.ir.onnx import from_onnx, to_onnx
 from passat.ir.tensor import Tensor
@@ -199,6 +200,18 @@ def test_sparse_initializers(parse: Parse, run: Run) -> None:
     out = through(model)
     assert out == model
     np.testing.assert_array_equal(run(out, {"x": np.zeros(6, np.float32)})[0], [0, 0, 1, 0, 5, 0])
+
+
+def test_a_sparse_tensor_that_becomes_an_output_is_dense(parse: Parse, run: Run) -> None:
+    """ONNX Runtime returns sparse tensors, or none, for outputs that are sparse initializers."""
+    model = parse("g (float[6] x) => (float[6] y, float[6] z) { y = Identity(w)  z = Add(x, w) }")
+    values = numpy_helper.from_array(np.array([1, 5], np.float32), "w")
+    indices = numpy_helper.from_array(np.array([2, 4], np.int64), "w_indices")
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [6]))
+    made = optimize(model).model
+    assert [node.op_type for node in made.graph.node] == ["Add"]
+    for found in run(made, {"x": np.zeros(6, np.float32)}):
+        np.testing.assert_array_equal(found, [0, 0, 1, 0, 5, 0])
 
 
 def test_custom_domains_are_kept_with_all_their_attributes(parse: Parse, rebuilt: Callable[..., Any]) -> None:
