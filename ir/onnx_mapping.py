@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 from typing import Any as AnyValue
 
 from passat.ir.attrs import Attrs
+from passat.ir.dtypes import INTEGERS
 from passat.ir.expr import Call, Constant, Expr, Span
 from passat.ir.passat_error import PassatError
 from passat.ir.tensor import Array, Tensor
@@ -106,9 +107,11 @@ class OnnxNode:
         return value.data if isinstance(value, Constant) else None
 
     def ints(self, index: int) -> tuple[int, ...] | None:
-        """The elements of input `index` as integers if it is constant, or None."""
+        """The elements of input `index` if it is a constant of integers, or None."""
         tensor = self.constant(index)
-        return None if tensor is None else tuple(int(element) for element in tensor.numpy().reshape(-1))
+        if tensor is None or tensor.dtype not in INTEGERS:
+            return None
+        return tuple(int(element) for element in tensor.numpy().reshape(-1))
 
 
 class Emitter(Protocol):

@@ -4,6 +4,7 @@ Integers, floats, strings and tensors, and lists of them, become values of `Attr
 lists of anything but integers) stay protos.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any as AnyValue
@@ -31,6 +32,9 @@ _FLAGS: Final = (
 """Attributes that must be 0 or 1. Other values are undefined; ONNX's inference and ONNX Runtime's kernels disagree on them."""
 
 _PLAIN: Final = frozenset({AttributeProto.INT, AttributeProto.INTS, AttributeProto.STRING})
+_OPERAND: Final = r"[A-Za-z ]*(?:\.\.\.)?[A-Za-z ]*"
+_OPERANDS: Final = re.compile(f"{_OPERAND}(?:,{_OPERAND})*")
+"""The operands of an equation of Einsum."""
 _ANY_SIZE: Final = frozenset({"starts", "ends", "value_int", "value_ints"})
 """Attributes with 64-bit integers."""
 
@@ -81,10 +85,10 @@ def is_odd_flag(attribute: AttributeProto) -> bool:
 def is_absurd(name: str, value: AnyValue) -> bool:
     """Whether an attribute value crashes or hangs ONNX's inference, and thus ONNX Runtime when it loads the model.
 
-    These are integers of more than 32 bits for positions, negative ranks, and equations that are not text.
+    These are integers of more than 32 bits for positions, negative ranks, and equations with operands of other characters than letters.
     """
     if name == "equation":
-        return not isinstance(value, str) or not value.isascii()
+        return not isinstance(value, str) or _OPERANDS.fullmatch(value.partition("->")[0]) is None
     if name == "batch_dims":
         return not isinstance(value, int) or value < 0
     numbers = value if isinstance(value, tuple) else (value,)

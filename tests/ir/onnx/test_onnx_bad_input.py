@@ -408,13 +408,24 @@ def test_an_axis_of_more_than_32_bits() -> None:
     assert "nn.layer_norm" not in from_onnx(model).astext()
 
 
-def test_an_equation_that_is_not_text() -> None:
+@pytest.mark.parametrize("equation", [b"\xff", b">-i", b"i.j->i", b"i....->i"])
+def test_an_equation_without_labels(equation: bytes) -> None:
     """ONNX's inference, which would not terminate, is not called."""
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 17]> g (float[3] x) => (float[3] y) { y = Einsum <equation = "...i ->..."> (x) }'
     )
-    model.graph.node[0].attribute[0].s = b"\xff"
+    model.graph.node[0].attribute[0].s = equation
     assert "onnx.Einsum" in from_onnx(model, lenient=True).astext()
+
+
+@pytest.mark.parametrize("number", [1.0, float("inf")])
+def test_paddings_that_are_not_integers(number: float) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[3] x) => (float[j] y) <float[2] p = {0, 0}> { y = Pad (x, p) }'
+    )
+    model.graph.initializer[0].CopyFrom(helper.make_tensor("p", TensorProto.FLOAT, [2], [number, 0]))
+    with pytest.raises(OnnxError, match="pads typestr"):
+        from_onnx(model)
 
 
 @pytest.mark.parametrize("name", [b"xx", b"ww", b"zz", b"Einsum", b"domain", b"title", b"inner"])
