@@ -15,7 +15,7 @@ from passat.ir.folding import folded_value
 from passat.ir.infer import known_value
 from passat.ir.op import get_op
 from passat.ir.tensor import Tensor
-from passat.rules.analysis import Analysis, Fact
+from passat.rules.analysis import Analysis, ENode, Fact, Facts
 from passat.rules.expansion import fitted
 from passat.rules.guards import Term
 from passat.rules.pattern import Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar, pattern_parts
@@ -61,8 +61,8 @@ class _Placed(Term):
 
 
 class _Alone(_Placed):
-    """The term itself, as rules see it that require that terms differ or are no calls of an operator: equalities proved since then, or in
-    another order, do not count."""
+    """The term itself, without what is known of equal terms: rules may require that terms differ, and a fact of an earlier term may say
+    less."""
 
     __slots__ = ("_term",)
 
@@ -74,6 +74,15 @@ class _Alone(_Placed):
     def cls(self) -> int:
         """A number of the term that is no class."""
         return -1 - self._term
+
+    def fact(self, analysis: Analysis[Fact]) -> Fact | None:
+        """The fact that follows from the operands of a call."""
+        row, own = self._checker.rows[self._term], self._checker.own(self._term)
+        if row[0] != CALL or not isinstance(own, Call):
+            return super().fact(analysis)
+        node = ENode(get_op(row[1]), own.attrs, -1, [self._checker.cls(part) for part in operands_of(row)])
+        found: Fact | None = Facts(analysis, self._checker).of_node(node, own.checked_type)
+        return found
 
     def calls(self, name: str) -> list[tuple[Term, ...]]:
         """No calls."""

@@ -457,6 +457,22 @@ def test_operators_that_are_written_as_several_nodes_are_proven(name: str, opset
     assert (verdict.functions, verdict.uncovered) == (["main"], [])
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "{ p = Pow (x, half)  y = Relu (p) }",  # the root is not negative, but the range of the power is unknown
+        "{ n = Neg (x)  d = Add (n, n)  z = Mul (d, half)  y = Neg (z) }",  # equalities follow that a guard excludes
+    ],
+)
+def test_certificates_of_guards_that_no_longer_hold_of_equal_terms_hold(body: str) -> None:
+    outputs = "float[4] y, float[4] z" if "z =" in body else "float[4] y"
+    text = f'<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => ({outputs}) <float half = {{0.5}}> {body}'
+    model = onnx.parser.parse_model(text)
+    result = passat.optimize(model, verify=False, certificate=True)
+    assert result.certificate is not None
+    check_certificate(result.certificate, before=model, after=result.model)
+
+
 @pytest.mark.parametrize(("kind", "gates", "states"), [("LSTM", 4, ["zeros", "zeros"]), ("GRU", 3, ["zeros"])])
 def test_the_certificate_of_a_layer_without_its_initial_state_holds(kind: str, gates: int, states: list[str]) -> None:
     """Absent operands at the end are not written, and the shape of the state is computed no more."""
