@@ -26,9 +26,10 @@ def unsqueeze(emit: Emitter, name: str, axes: Sequence[int]) -> str:
 
 def reduced(emit: Emitter, op_type: str, name: str, axes: Sequence[int]) -> str:
     """Emits a reduction that keeps its axes with size 1. Axes are an input since opset 18, for ReduceSum since opset 13."""
+    keepdims = {"keepdims": 1}  # the default, but fusions of ONNX Runtime's optimizer of transformers require it
     if emit.opset < (13 if op_type == "ReduceSum" else 18):
-        return emit.node(op_type, [name], {"axes": tuple(axes)})
-    return emit.node(op_type, [name, emit.constant(np.array(axes, np.int64))])
+        return emit.node(op_type, [name], {"axes": tuple(axes), **keepdims})
+    return emit.node(op_type, [name, emit.constant(np.array(axes, np.int64))], keepdims)
 
 
 def cast(emit: Emitter, name: str, from_dtype: str, to_dtype: str) -> str:

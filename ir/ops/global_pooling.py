@@ -9,9 +9,8 @@ from passat.ir.expr import Call, Expr
 from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, to_onnx
 from passat.ir.op import Op, OpTypeError, define_op
 from passat.ir.ops.accumulate import Array, narrow, wide
-from passat.ir.ops.emitting import only
+from passat.ir.ops.emitting import only, reduced
 from passat.ir.ops.pooling import laid_out, spatial_shape
-from passat.ir.ops.reshaping import int64
 from passat.ir.ops.windows import SPATIAL, arranged_value
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, tensor_type
@@ -98,9 +97,9 @@ def _write_global_lp(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
     p, type_ = call.attrs.p, tensor_type(call.args[0].checked_type)
     if emit.opset < 22:
         return emit.node("GlobalLpPool", inputs, {"p": p})
-    axes = int64(emit, range(2, type_.ndim))
+    axes = range(2, type_.ndim)
     if p in (1, 2):
-        return emit.node(f"ReduceL{p}", [inputs[0], axes])
+        return reduced(emit, f"ReduceL{p}", inputs[0], axes)
     power, root = (emit.constant(Tensor.splat(exponent, (), type_.dtype)) for exponent in (p, 1 / p))
     powers = emit.node("Pow", [emit.node("Abs", inputs), power])
-    return emit.node("Pow", [emit.node("ReduceSum", [powers, axes]), root])
+    return emit.node("Pow", [reduced(emit, "ReduceSum", powers, axes), root])

@@ -238,6 +238,16 @@ def _calls(dtype: str) -> list[Expr]:
 
 
 @pytest.mark.parametrize("index", [0, 1, 2])
+@pytest.mark.parametrize("opset", [13, 18])
+def test_reductions_have_keepdims(nodes: "Nodes", index: int, opset: int) -> None:
+    """Fusions of ONNX Runtime's optimizer of transformers look for the attribute, although 1 is the default."""
+    written = nodes.write(infer_type(_calls("float64")[index]), opset)
+    reductions = [node for node in written.graph.node if node.op_type == "ReduceMean"]
+    assert reductions
+    assert all({each.name: each.i for each in node.attribute}["keepdims"] == 1 for node in reductions)
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
 @pytest.mark.parametrize("opset", [13, 24])
 def test_double_precision_is_not_narrowed(nodes: "Nodes", index: int, opset: int) -> None:
     expr = infer_type(_calls("float64")[index])
