@@ -48,7 +48,8 @@ class OpaqueOp(Op):
         # A custom operator may have side effects, so it is not treated as a function of its operands.
         self.stateful = is_stateful(domain, op_type)
         self.exact = "integers"
-        if not self.stateful and op_type not in REGIONS | WIDENING:
+        # Those of ONNX Runtime are not folded: some round differently on other processors.
+        if domain in _KNOWN_DOMAINS and not self.stateful and op_type not in REGIONS | WIDENING:
             self.kernel = lambda *values, **attrs: _kernel(self, values, attrs)
 
     def bind_attrs(self, given: Mapping[str, AnyValue]) -> Attrs:
@@ -65,6 +66,10 @@ op_family(PREFIX, OpaqueOp)
 
 def is_stateful(domain: str, op_type: str) -> bool:
     """Whether an ONNX operator is not known to be a pure function of its operands."""
+    if domain.startswith("com.microsoft"):  # operators of ONNX Runtime that Passat knows are pure functions
+        from passat.ir.onnx.contrib_types import has_rule
+
+        return not has_rule(domain, op_type)
     return op_type in RANDOM or domain not in _KNOWN_DOMAINS
 
 

@@ -9,6 +9,7 @@ import onnxruntime
 import pytest
 from onnx import ModelProto, helper
 
+from passat import optimize
 from passat.ir.expr import Call
 from passat.ir.onnx import from_onnx, to_onnx
 from passat.ir.onnx.contrib_types import DOMAIN, RULES, contrib_types
@@ -547,3 +548,18 @@ def test_onnx_runtime_prefers_its_operators_to_local_functions(parse: Parse) -> 
     type_ = from_onnx(model)["main"].body.checked_type
     assert isinstance(type_, TensorType)
     assert compatible(type_, TensorType((2, 3), "float32"))
+
+
+def test_equal_calls_are_merged(parse: Parse) -> None:
+    """Operators that may have side effects are not, nor operators of ONNX Runtime that Passat does not know."""
+    nodes = "a = com.microsoft.{0} (x) b = com.microsoft.{0} (x) y = Sub(a, b) "
+    for op_type, count in (("QuickGelu", 1), ("Gelu", 1), ("BiasSplitGelu", 2)):
+        graph = f"g (float[n, 4] x) => (float[n, 4] y) <float[n, 4] a, float[n, 4] b> {{ {nodes.format(op_type)} }}"
+        model, _ = read(parse, graph)
+        merged = optimize(model, passes="EliminateCommonSubexpr", verify=False).model
+        assert [node.op_type for node in merged.graph.node] == [*[op_type] * count, "Sub"]
+
+
+def test_calls_of_constants_are_not_folded(parse: Parse) -> None:
+    model, _ = read(parse, "g (float[n, 2] x) => (float[n, 2] y) <float[2] c = {1, -1}> { a = com.microsoft.QuickGelu(c) y = Add(a, x) }")
+    assert [node.op_type for node in optimize(model, verify=False).model.graph.node] == ["QuickGelu", "Add"]
