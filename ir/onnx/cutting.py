@@ -5,14 +5,14 @@ The remaining model can be run, so two models can be compared except for the cut
 
 import contextlib
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from onnx import ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper, shape_inference
 
 from passat.ir.onnx.counterparts import Named, counterparts
 from passat.ir.onnx.same_graph import Numbering
-from passat.ir.onnx.scope import free_names, inner_nodes, sort_nodes, subgraphs, without_functions
+from passat.ir.onnx.scope import free_names, inner_nodes, nodes_of, sort_nodes, subgraphs, without_functions
 
 _UNREGISTERED: Final = (
     re.compile(r"([\w.]*):(\w+)\(-?\d+\) is not a registered function/op"),
@@ -29,7 +29,7 @@ def unknown_operators(complaint: str, model: ModelProto) -> set[tuple[str, str]]
     """
     found = {match for pattern in _UNREGISTERED for match in pattern.findall(complaint)}
     missing = set(_UNIMPLEMENTED.findall(complaint))
-    domains = {(node.domain, node.op_type) for node in _all_nodes(model) if node.domain not in ("", "ai.onnx")}
+    domains = {(node.domain, node.op_type) for node in nodes_of(model) if node.domain not in ("", "ai.onnx")}
     return found | {(domain, name) for domain, name in domains if name in missing}
 
 
@@ -110,13 +110,6 @@ def _nodes(count: int) -> str:
 
 def _end(number: int, place: int, what: str) -> str:
     return f"{what} {place} of unknown node {number}"
-
-
-def _all_nodes(model: ModelProto) -> Iterator[NodeProto]:
-    for nodes in (model.graph.node, *(function.node for function in model.functions)):
-        for node in nodes:
-            yield node
-            yield from inner_nodes(node.attribute)
 
 
 def _emptied(model: ModelProto, operators: Collection[tuple[str, str]], numbering: Numbering) -> tuple[ModelProto, list[Hole]]:

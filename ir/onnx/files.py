@@ -16,12 +16,13 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 from passat.ir.bounded_read import read_bounded
 from passat.ir.dtypes import itemsize
 from passat.ir.module import IRModule
+from passat.ir.onnx.contrib_types import has_rule
 from passat.ir.onnx.data_file import INLINE_LIMIT, LARGE, DataFile
 from passat.ir.onnx.errors import CheckerError, OnnxError
 from passat.ir.onnx.exporter import export_model
 from passat.ir.onnx.frame import Frame, copy_fields
 from passat.ir.onnx.importer import import_model
-from passat.ir.onnx.scope import subgraphs
+from passat.ir.onnx.scope import nodes_of, subgraphs
 from passat.ir.onnx.sizes import model_bytes, tensor_bytes
 from passat.ir.onnx.tensors import EXTERNAL, dense_proto, read_tensor
 from passat.ir.onnx.undeclared import undeclared
@@ -35,6 +36,8 @@ MODEL_LIMIT: Final = (1 << 31) - 1
 _LFS_POINTER: Final = b"version https://git-lfs.github.com/"
 _LOCATION: Final = b"\n\x08location"
 """The key of the name of a data file, as protobuf writes it."""
+_APART: Final = "passat.onnxruntime"
+"""The domain of ONNX Runtime's own operators in models that are checked."""
 _COMPLAINT: Final = 400
 """Maximum length of messages of onnx.checker."""
 _OF_TYPES: Final = re.compile(r"Field '\w+' of '(type|value_info)' is required|Unrecognized type value case")
@@ -82,10 +85,26 @@ def in_memory(source: ModelProto | bytes | str | os.PathLike[str]) -> ModelProto
 
 
 def check_model(model: ModelProto) -> None:
-    """Runs `onnx.checker` without checking external data. Raises CheckerError."""
-    if model_bytes(model) > _CHECKED_WHOLE or any(map(_is_external, _tensors(model))):
+    """Runs `onnx.checker` without checking external data, and without ONNX Runtime's own operators. Raises CheckerError."""
+    foreign = any(map(_is_of_runtime, nodes_of(model)))
+    if foreign or model_bytes(model) > _CHECKED_WHOLE or any(map(_is_external, _tensors(model))):
         model = _outline(model)
+    if foreign:
+        _set_apart(model)
     _check(model)
+
+
+def _is_of_runtime(node: NodeProto) -> bool:
+    """Whether a node has an operator that ONNX Runtime has added to the standard domain, such as SimplifiedLayerNormalization."""
+    return not node.domain and has_rule("", node.op_type)
+
+
+def _set_apart(model: ModelProto) -> None:
+    """Gives these operators a domain of their own. The checker rejects operators of the standard domain that it does not know."""
+    for imports in (model.opset_import, *(function.opset_import for function in model.functions)):
+        imports.add(domain=_APART, version=1)
+    for node in filter(_is_of_runtime, nodes_of(model)):
+        node.domain = _APART
 
 
 def _outline(model: ModelProto) -> ModelProto:

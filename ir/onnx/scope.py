@@ -159,6 +159,14 @@ def rename_free(graph: GraphProto, names: Mapping[str, str]) -> None:
         value.name = inner.get(value.name, value.name)
 
 
+def nodes_of(model: ModelProto) -> Iterable[NodeProto]:
+    """All nodes of a model: those of its graph, of subgraphs, and of local functions."""
+    for nodes in (model.graph.node, *(function.node for function in model.functions)):
+        for node in nodes:
+            yield node
+            yield from inner_nodes(node.attribute)
+
+
 def sort_nodes(nodes: Iterable[NodeProto]) -> list[NodeProto]:
     """Sorts nodes topologically, otherwise keeping their order. Raises OnnxError that shows the cycle if there is one."""
     listed = list(nodes)

@@ -11,7 +11,7 @@ from onnx import ModelProto, helper
 
 from passat import optimize
 from passat.ir.expr import Call
-from passat.ir.onnx import from_onnx, to_onnx
+from passat.ir.onnx import OnnxError, check, from_onnx, to_onnx
 from passat.ir.onnx.contrib_types import DOMAIN, RULES, contrib_types
 from passat.ir.onnx.untyped import untyped_values
 from passat.ir.onnx.value_types import UNKNOWN, show_type
@@ -563,3 +563,17 @@ def test_equal_calls_are_merged(parse: Parse) -> None:
 def test_calls_of_constants_are_not_folded(parse: Parse) -> None:
     model, _ = read(parse, "g (float[n, 2] x) => (float[n, 2] y) <float[2] c = {1, -1}> { a = com.microsoft.QuickGelu(c) y = Add(a, x) }")
     assert [node.op_type for node in optimize(model, verify=False).model.graph.node] == ["QuickGelu", "Add"]
+
+
+def test_the_checker_leaves_them_out(parse: Parse) -> None:
+    """It does not know the operators that ONNX Runtime adds to the standard domain."""
+    model, _ = read(
+        parse, "g (float[b, 4] x, float[4] w) => (float[b, 4] y) { s = SimplifiedLayerNormalization <axis = -1> (x, w) y = Relu(s) }"
+    )
+    before = model.SerializeToString()
+    check(model)
+    assert model.SerializeToString() == before
+    assert optimize(model).report.warnings == []
+    model.graph.node[1].input.append("")
+    with pytest.raises(OnnxError, match=r"onnx.checker does not accept the model: .*Relu"):
+        check(model)
