@@ -6,7 +6,7 @@ A kernel is used if it is shown to compute the same bits (`Op.exact`), or if ONN
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any as AnyValue
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -15,11 +15,22 @@ from passat.ir.dtypes import COMPLEX, FLOATS
 from passat.ir.evaluate import EvaluateError, Value, evaluate_call, gives_splat, tensors_in
 from passat.ir.onnx_mapping import DEFAULT_OPSET
 from passat.ir.op import Kernel, Op
+from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 
 MOST_SPREAD: Final = 1 << 26
 """Maximum total number of elements of splat operands that a kernel reads element by element."""
+FEWEST_BYTES: Final = 1 << 10
+"""Smaller constants do not remember their origin."""
 _NARROW: Final = frozenset({"float16", "bfloat16"})
+
+
+class Origin(NamedTuple):
+    """The call on constants that a folded constant is the value of."""
+
+    op: Op
+    args: tuple[Value, ...]
+    attrs: Attrs
 
 
 def is_exact(op: Op, args: Sequence[Value]) -> bool:
@@ -61,7 +72,9 @@ def folded_value(op: Op, args: Sequence[Value], attrs: Attrs, result: Type, opse
     if is_endless(op, args):
         raise EvaluateError(f"{op.name} of splats with more than {MOST_SPREAD} elements is not folded")
     if is_exact(op, args) or op.to_onnx is None:
-        return evaluate_call(op, args, attrs, result)
+        value = evaluate_call(op, args, attrs, result)
+        remember_origin(value, op, args, attrs, result)
+        return value
     if not all(tensor.size for tensor in tensors_in(args)):
         # ONNX Runtime crashes on some calls with empty operands, and reads out of bounds in others.
         raise EvaluateError(f"{op.name} of no elements")
@@ -69,6 +82,12 @@ def folded_value(op: Op, args: Sequence[Value], attrs: Attrs, result: Type, opse
         # ONNX Runtime passes NaN on or skips it, depending on the position in the window.
         raise EvaluateError(f"{op.name} of NaN")
     return evaluate_call(op, args, attrs, result, _by_runtime(op, opset))
+
+
+def remember_origin(value: Value, op: Op, args: Sequence[Value], attrs: Attrs, result: Type) -> None:
+    """Records how a constant was computed, unless it is small, or ONNX Runtime might compute other bits, or not when it loads a model."""
+    if isinstance(value, Tensor) and not value.is_splat and value.nbytes >= FEWEST_BYTES and keeps_bits(op, args, result) and op.to_onnx:
+        value.origin = Origin(op, tuple(args), attrs)
 
 
 @lru_cache(None)

@@ -25,7 +25,8 @@ class Bounded(Protocol):
 class Tensor:
     """An immutable constant, created by `dense`, `splat` or `lazy`. `numpy()` returns the elements without copying.
 
-    `source` is the object that the tensor was read from (an ONNX initializer), which lets a writer pass it on without decoding.
+    `source` is the object that the tensor was read from (an ONNX initializer), which lets a writer pass it on without decoding. `origin` is
+    the call that computed a folded constant, if a program may compute it again (`passat.ir.folding.Origin`).
 
     >>> Tensor.splat(1.0, (1000, 1000), "float32").numpy().strides
     (0, 0)
@@ -33,12 +34,16 @@ class Tensor:
     np.int8(1)
     """
 
-    __slots__ = ("_array", "_content_key", "_key", "_largest", "_load", "_sample", "_scalar", "_uniform", "dtype", "shape", "source")
+    __slots__ = (
+        *("_array", "_content_key", "_key", "_largest", "_load", "_sample", "_scalar", "_uniform"),
+        *("dtype", "origin", "shape", "source"),
+    )
 
     def __init__(self, dtype: str, shape: tuple[int, ...]) -> None:
         self.dtype = dtype
         self.shape = shape
         self.source: object = None
+        self.origin: object = None
         self._array: Array | None = None
         self._scalar: Array | None = None
         self._load: Callable[[], Array] | None = None

@@ -9,7 +9,7 @@ from passat.ir.attrs import Attrs
 from passat.ir.cost import elements
 from passat.ir.dtypes import FLOATS, itemsize
 from passat.ir.evaluate import EvaluateError, Value, evaluate_call, tensors_in
-from passat.ir.folding import folded_value
+from passat.ir.folding import folded_value, remember_origin
 from passat.ir.op import Op, get_op
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, TupleType, Type
@@ -42,7 +42,9 @@ def is_worth_deferring(op: Op, values: Sequence[Value], attrs: Attrs, type_: Typ
 def deferred(evaluate: Evaluate, op: Op, values: Sequence[Value], attrs: Attrs, type_: TensorType) -> Tensor:
     """The lazy constant for a call on constants. The result must have a static shape."""
     shape = tuple(dim for dim in type_.shape if isinstance(dim, int))
-    return Tensor.lazy(type_.dtype, shape, _DeferredCall(evaluate, op, values, attrs, type_), key=("deferred", next(_serial)))
+    made = Tensor.lazy(type_.dtype, shape, _DeferredCall(evaluate, op, values, attrs, type_), key=("deferred", next(_serial)))
+    remember_origin(made, op, values, attrs, type_)
+    return made
 
 
 class _DeferredCall:

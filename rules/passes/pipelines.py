@@ -39,6 +39,7 @@ from passat.rules.passes.target import (
     raise_operators,
     target_forms,
 )
+from passat.rules.passes.unfold_constant import UnfoldConstant
 
 _CAST: Final = get_op("cast")
 
@@ -75,6 +76,7 @@ def default_passes() -> list[Pass]:
         target_forms(),
         AvoidSkipLayerNorm(),
         DeadCodeElimination(),
+        UnfoldConstant(),
     ]
 
 

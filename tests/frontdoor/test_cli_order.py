@@ -60,7 +60,7 @@ def test_a_pipeline_in_a_file(empty: Path) -> None:
     Path("mine.passes").write_text("InferType,\nFoldConstan")
     result = run("order", "--passes", "@mine.passes")
     assert result.exit_code == 2
-    assert "did you mean FoldConstant? (line 2, column 1)" in result.stderr
+    assert "did you mean FoldConstant or UnfoldConstant? (line 2, column 1)" in result.stderr
     Path("binary").write_bytes(b"\xff\xfe")
     for name, why in (("@nowhere", "No such file or directory"), ("@binary", "it is not text")):
         result = run("order", "--passes", name)
@@ -74,7 +74,7 @@ def test_a_pipeline_in_a_file(empty: Path) -> None:
         (("order", "--config", "rules.domains=a.b"), "config rules.domains takes list[str], not 'a.b': --config 'rules.domains=[\"a.b\"]'"),
         (("order", "--config", "passmgr.resolve=tvm"), "config passmgr.resolve takes one of 'graph', 'relay', not 'tvm'"),
         (("order", "--config", "passmgr.resolve"), "--config takes KEY=VALUE, not 'passmgr.resolve'"),
-        (("passes", "FoldConstan"), "did you mean FoldConstant?"),
+        (("passes", "FoldConstan"), "did you mean FoldConstant or UnfoldConstant?"),
         (("order", "--passes", "Sequential{required=[Nope]}()", "--config", "passmgr.resolve=relay"), ""),
         (
             ("order", "--passes", "Sequential{required=[Nope]}(),InferType", "--config", "passmgr.resolve=relay"),

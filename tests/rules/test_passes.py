@@ -66,6 +66,7 @@ LEVELS = {
     "TargetForms": 3,
     "AvoidSkipLayerNorm": 3,
     "DeadCodeElimination": 1,
+    "UnfoldConstant": 2,
 }
 
 
