@@ -1,4 +1,5 @@
-"""Imports opaque calls again, once their operands are known: from shapes, or because a few calls compute them from constants."""
+"""Imports opaque calls again, once their operands are known: from shapes, or because a few calls compute them from constants. What is known
+of the values that the bodies of If, Loop and Scan capture is known in the bodies, too."""
 
 import contextlib
 from collections.abc import Sequence
@@ -7,8 +8,10 @@ from typing import Final
 import numpy as np
 
 import passat.ir.ops  # noqa: F401  # importing registers the readers
+from passat.ir.attrs import Attrs
+from passat.ir.bind import bind
 from passat.ir.evaluate import EvaluateError, Value, evaluate_call
-from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
+from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from passat.ir.folding import keeps_bits
 from passat.ir.infer import InferError, infer_type
 from passat.ir.known import known_value
@@ -57,6 +60,30 @@ def read_again(call: Call) -> Expr | None:
     except (OpTypeError, InferError):  # Passat's operator is stricter than ONNX's
         return None
     return made if compatible(call.checked_type, made.checked_type) else None
+
+
+def with_known_captures(call: Call) -> Call:
+    """The call of an If, Loop or Scan with the captured values that are known as constants in its bodies; itself if there are none."""
+    counts = call.attrs.get("captured", ())
+    if "bodies" not in call.attrs or not sum(counts):
+        return call
+    first = len(call.args) - sum(counts)
+    plain, functions, captured = call.args[: first - len(counts)], call.args[first - len(counts) : first], iter(call.args[first:])
+    bodies: list[Expr] = []
+    left: list[list[Expr]] = []
+    for function, count in zip(functions, counts, strict=True):
+        if not isinstance(function, Function):
+            return call
+        values = {
+            param: (arg, _operand(arg)) for param, arg in zip(function.params[len(function.params) - count :], captured, strict=False)
+        }
+        known = {param: value for param, (_, value) in values.items() if isinstance(value, Constant)}
+        bodies.append(bind(function, known))
+        left.append([arg for param, (arg, _) in values.items() if param not in known])
+    if sum(map(len, left)) == sum(counts):
+        return call
+    attrs = Attrs({**call.attrs, "captured": tuple(map(len, left))})
+    return Call(call.op, [*plain, *bodies, *(arg for args in left for arg in args)], attrs, span=call.span)
 
 
 def _operand(arg: Expr) -> Expr | None:

@@ -142,7 +142,8 @@ def contrib_operators() -> TargetPass:
 @register_pass("relay._transform.ReadOpaque")
 @dataclass(frozen=True)
 class ReadOpaque(FunctionPass):
-    """Replaces opaque calls of ONNX operators by calls of Passat's own operators, once the operands that this requires are known.
+    """Replaces opaque calls of ONNX operators by calls of Passat's own operators, once the operands that this requires are known. What is
+    known of the values that branches and loop bodies capture is known in them, too.
 
     A walk, not rules: the importer of ONNX makes the calls, and the types after an opaque call are unknown until it is replaced.
     """
@@ -158,13 +159,18 @@ def read_opaque(function: Function) -> Function:
     """The function with calls of Passat's own operators for equivalent opaque ones; itself if there are none."""
     if not any(isinstance(node, Call) and isinstance(node.op, OpaqueOp) for node in post_order(function)):
         return function
-    from passat.ir.onnx.read_again import read_again  # needs onnx
+    from passat.ir.onnx.read_again import read_again, with_known_captures  # needs onnx
 
     def read(old: Expr, new: Expr) -> Expr:
         if not isinstance(new, Call) or not isinstance(new.op, OpaqueOp):
             return new
         infer_type(new)
-        return read_again(new) or new
+        known = with_known_captures(new)
+        if known is new:
+            return read_again(new) or new
+        return infer_type(
+            Call(known.op, [read_opaque(arg) if isinstance(arg, Function) else arg for arg in known.args], known.attrs, span=known.span)
+        )
 
     try:
         made = rewrite(function, read)

@@ -1,10 +1,15 @@
 """ReadOpaque: opaque nodes whose operands become known after reading."""
 
+import onnx
 import pytest
 from onnx import parser
 
+from passat.ir.expr import Call
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx
+from passat.ir.op import get_op
+from passat.ir.traverse import post_order
+from passat.optimizer import optimize
 from passat.rules.passes.target import ReadOpaque
 from tests.rules.passes.golden import program, run
 from tests.rules.running import operators
@@ -89,3 +94,21 @@ def test_newly_known_sizes_contradict_another_node(text: str) -> None:
     constants = "<int64[1] c = {-1}, float[2] d = {1, 2}, float[3, 3] e = {1, 2, 3, 4, 5, 6, 7, 8, 9}>"
     module = read(f"(float[m, n] x) => (float[k] y) {constants} {{ i = Identity(c)  {text} }}")
     assert run(ReadOpaque(), module)["main"] is module["main"]
+
+
+BRANCHES = """(float[1, 4, n] x, float[2, 3] r, bool c) => (float[i, j, k] y) <int64[1] zero = {0}, int64[1] two = {2}> {
+    s = Shape<start=0, end=2>(r)  two_rows = Gather(s, zero)  rows = Mul(two_rows, two)
+    y = If(c)<
+        then_branch = then () => (z) { head = Shape<start=0, end=2>(x)  all = Concat<axis=0>(head, rows)  z = Resize<mode="linear">(x, , , all) },
+        else_branch = other () => (z) { z = Expand(x, rows) }
+    >
+}"""
+
+
+def test_known_values_that_branches_capture_are_known_in_them() -> None:
+    found = run(ReadOpaque(), read(BRANCHES))
+    branch = next(node for node in post_order(found["main"]) if isinstance(node, Call) and node.op is get_op("onnx.If"))
+    assert branch.attrs["captured"] == (1, 1)  # x, and no rows
+    result = optimize(parser.parse_model(HEADER + BRANCHES))
+    onnx.checker.check_model(result.model, full_check=True)
+    assert optimize(result.model).model == result.model
