@@ -1,8 +1,9 @@
 """The pass UnfoldConstant: undoes the folding of large constants whose operands the program has anyway.
 
-An embedding that Gather reads and a product reads transposed would be in the file twice. Whether its first form stays is known only when
-all other passes have run, so this is a walk, not a guard of folding. Rules need folded constants, and costs are the same: ONNX Runtime
-folds the calls when it loads the model.
+An embedding that Gather reads and a product reads transposed would be in the file twice. The costs are the same: ONNX Runtime folds the
+calls when it loads the model.
+
+A walk, not a guard of folding: whether the first form stays is known only when all other passes have run, and rules need folded constants.
 """
 
 from collections.abc import Sequence
