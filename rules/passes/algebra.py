@@ -23,7 +23,7 @@ from passat.rules.library.scale_axis import BackwardScaleAxis, ForwardScaleAxis
 from passat.rules.library.views import DynamicViews, Transposes, Views
 from passat.rules.passes.fold_scale_axis import FoldScales, fold_backward, fold_forward
 from passat.rules.passes.parallel_branches import Joined, ParallelBranches, Stacked
-from passat.rules.passes.simplify import fold_constant
+from passat.rules.passes.simplify import FOLDING, fold_constant
 from passat.rules.rule import JOINING, RuleSetMeta
 from passat.rules.rule_pass import RulePass, phase
 
@@ -49,7 +49,7 @@ def linear_algebra() -> RulePass:
     """Merges chained linear maps, factors common subexpressions out of sums, reductions and concatenations, simplifies masks and attention,
     and moves views and scales to positions where they cost nothing."""
     phases = (
-        phase(ConstantFolding, *TIDY, *ALGEBRA, rounds=8, rule_matches=200),
+        phase(*FOLDING, *TIDY, *ALGEBRA, rounds=8, rule_matches=200),
     )  # a single phase, which ends without egglog if there is little to do
     doc = linear_algebra.__doc__ or ""
     return RulePass(phases, name="LinearAlgebra", opt_level=3, merge=True, doc=doc, after=["FoldScaleAxis"])
@@ -59,7 +59,7 @@ def linear_algebra() -> RulePass:
 def explore() -> RulePass:
     """Like LinearAlgebra, but reassociates all sums and products, and adds the exchange rules of the TASO family."""
     phases = (
-        phase(ConstantFolding, *TIDY, rounds=4),
+        phase(*FOLDING, *TIDY, rounds=4),
         phase(*TIDY, *ALGEBRA, rounds=5, rule_matches=200),
         phase(*EXCHANGES, rounds=1, rule_matches=200),
         phase(*TIDY, *ALGEBRA, rounds=2, rule_matches=200),

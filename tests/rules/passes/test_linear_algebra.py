@@ -3,8 +3,10 @@
 from collections.abc import Callable
 
 import pytest
+from onnx import parser
 
 from passat.ir.expr import Expr, Function
+from passat.optimizer import optimize
 from passat.passmgr import parse_pipeline
 from passat.rules.cost import ROOFLINE, program_cost
 from passat.rules.passes.algebra import explore, linear_algebra
@@ -184,3 +186,17 @@ def test_the_guard_of_a_mask_of_infinity_stays() -> None:
     becomes(linear_algebra(), signature, f"%0 = nn.softmax(add(%x, %m)); {guard}", "nn.softmax(add(%x, %m))", rules__math="finite")
     masked = f"%0 = nn.softmax(where(less(%m, 0f), -inff, %x)); {guard}"
     stays(linear_algebra(), signature, masked, rules__math="finite")
+
+
+LATE = """<ir_version: 9, opset_import: ["": 17]> late (float[batch, n] x) => (float[i, j, k] y)
+<int64[1] zero = {0}, int64[1] last = {-1}, int64[1] one = {1}, int64[1] two = {2}, int64[1] eight = {8}, int64 at = {1}, int64 m = {-1}> {
+    h = Slice(x, zero, one, one)  all = Concat<axis=1>(h, x)  z = Slice(all, zero, last, one, two)  u = Unsqueeze(z, one)
+    s = Shape(z)  b = Shape<end=1>(x)  p = Gather(s, at)  part = Unsqueeze(p, zero)  l = Concat<axis=0>(b, eight, part)
+    c = Shape(l)  o = ConstantOfShape<value=int64[1]{1}>(c)  n = Mul(o, m)  q = Equal(l, n)  w = Where(q, o, l)  y = Expand(u, w)
+}"""
+
+
+def test_shapes_that_are_known_only_after_the_first_rules() -> None:
+    """The pattern of `Tensor.expand` in exports by TorchScript: only its last Where hides that the size is that of u."""
+    result = optimize(parser.parse_model(LATE))
+    assert [node.op_type for node in result.model.graph.node] == ["Slice", "Concat", "Slice", "Unsqueeze", "Expand"]
