@@ -37,7 +37,7 @@ from passat.rules.pass_options import check_disabled, check_pick
 from passat.rules.passes import dynamic_to_static
 from passat.rules.passes.target import ReadOpaque, check_domains
 from passat.rules.planned_rules import disabled_in_vain, why_not_run
-from passat.rules.rule import KEPT, REASSOCIATE, Rule, RuleSetMeta
+from passat.rules.rule import EXACT, KEPT, REASSOCIATE, Rule, RuleSetMeta
 from passat.rules.rule_pass import RulePass
 from passat.runner import VerifyError, loads
 from passat.source import ModelLike, open_source
@@ -215,11 +215,11 @@ def write_down(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
         add_statistics(report, tracing.record)
 
 
-def verify(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
-    """Compares the result with the input, unless they are the same.
+def verify(job: Job, given: Given, made: Made, outcome: Outcome, reference: Reference | None = None) -> None:
+    """Compares the result with the input, unless they are the same; a `reference` has run the input before.
 
     Raises OnnxError, VerifyError, InputsError, MismatchError, UnverifiedError if a comparison is required but impossible, and
-    LooseRulesError if rules may explain the difference by what they declare.
+    LooseRulesError if what passes may do to numbers explains the difference.
     """
     report, source = job.report, given.source
     if outcome.model is source.proto:
@@ -227,7 +227,7 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
     with report.clock("verify"):
         job.tell("comparing with the original on ONNX Runtime")
         try:
-            reference = Reference(source.runnable, job.how, folder=source.folder)
+            reference = reference or Reference(source.runnable, job.how, folder=source.folder)
         except VerifyError as error:
             raise VerifyError(f"{error}; --no-verify, or verify=False, skips the comparison") from None
         report.verification = reference.check(outcome.model)
@@ -242,14 +242,16 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
             own = {step.name for step in made.pipeline.plan(made.context).walk() if step.runs and is_own(step.pass_)}
             if not own or guilty() not in own:
                 if loose := _loose_rules(job, made):
-                    raise LooseRulesError(loose, "infinite or NaN results", "may change")
+                    raise LooseRulesError(reference, _found("infinite or NaN results", loose, "may change"), loose)
                 if any(output.reason for output in report.verification.outputs) and (inexact := _inexact_rules(job, made)):
-                    raise LooseRulesError(inexact, "other values", "may cause by rounding or the sign of 0")
+                    raise LooseRulesError(reference, _found("other values", inexact, "may cause by rounding or the sign of 0"), inexact)
+                if job.context.get_config("rules.math") != EXACT and reference.differs_from_itself(report.verification):
+                    raise LooseRulesError(reference, _SENSITIVE, math=EXACT)
             report.verification = replace(report.verification, guilty=guilty())
             raise MismatchError(f"{source.prefix}{_accusation(report.verification, job.wanted.opset)}", report)
         if report.verification.equal is None and not job.wanted.allow_unverified:
             if report.verification.outputs and (inexact := _inexact_rules(job, made)):
-                raise LooseRulesError(inexact, "an output that rounding alone changes", "may change as well")
+                raise LooseRulesError(reference, _found("an output that rounding alone changes", inexact, "may change as well"), inexact)
             raise UnverifiedError(
                 f"{source.prefix}the optimized model cannot be compared with the original: {report.verification.skipped}; "
                 "--allow-unverified, or allow_unverified=True, accepts it unverified",
@@ -257,22 +259,30 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome) -> None:
             )
 
 
+_SENSITIVE: Final = (
+    "the comparison found other values, but rounding decides them, since the original differs from itself as much when ONNX Runtime "
+    "optimizes it: the result is optimized with rules.math=exact"
+)
+
+
 class LooseRulesError(Exception):
-    """The result differs from the original, or cannot be judged, and rules fired that may explain it by what they declare. Holds the names
-    of these rules."""
+    """The result differs from the original, or cannot be judged, and what the passes may do to numbers explains it. `sentence` says what
+    was found, and what follows: the result is optimized without some rules, or with another `rules.math`. `reference` has the values of the
+    original."""
 
-    def __init__(self, rules: Sequence[str], found: str, may: str) -> None:
-        super().__init__(", ".join(rules))
+    def __init__(self, reference: Reference, sentence: str, rules: Sequence[str] = (), math: str | None = None) -> None:
+        super().__init__(sentence)
+        self.reference = reference
+        self.sentence = sentence
         self.rules = rules
-        self._found = found
-        self._may = may
+        self.math = math
 
-    @property
-    def sentence(self) -> str:
-        """What the comparison found, and what follows."""
-        from passat.rules.why_not.answer import listed
 
-        return f"the comparison found {self._found}, which {listed(self.rules, 3)} {self._may}: the result is optimized without"
+def _found(found: str, rules: Sequence[str], may: str) -> str:
+    """What the comparison found, which rules may explain by what they declare."""
+    from passat.rules.why_not.answer import listed
+
+    return f"the comparison found {found}, which {listed(rules, 3)} {may}: the result is optimized without"
 
 
 def _loose_rules(job: Job, made: Made) -> list[str]:

@@ -18,6 +18,7 @@ from passat.rules.engine.limits import interruptible
 from passat.runner import custom_operators
 from passat.settings import Settings, settings_of
 from passat.source import ModelLike, about
+from passat.verify import Reference
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -122,7 +123,7 @@ def optimize_with(model: ModelLike, wanted: Settings) -> Result:
         return _optimized(model, wanted)
 
 
-def _optimized(model: ModelLike, wanted: Settings) -> Result:
+def _optimized(model: ModelLike, wanted: Settings, reference: Reference | None = None) -> Result:
     if wanted.verify:
         apart.start()  # ready when it is needed
     with custom_operators(tuple(wanted.custom_ops)):
@@ -136,7 +137,7 @@ def _optimized(model: ModelLike, wanted: Settings) -> Result:
         write_down(job, given, made, outcome)
         if wanted.verify:
             try:
-                verify(job, given, made, outcome)
+                verify(job, given, made, outcome, reference)
             except LooseRulesError as error:
                 return _without(error, job, given)
         model_, library = _with_kernels(job, given, outcome.model) if wanted.kernels else (outcome.model, b"")
@@ -182,13 +183,13 @@ def _log(report: Report) -> None:
 
 
 def _without(error: LooseRulesError, job: Job, given: Given) -> Result:
-    """The result without the rules that may explain a difference in the comparison."""
+    """The result without what may explain a difference in the comparison."""
     disabled = [*job.context.get_config("rules.disabled"), *error.rules]
-    config = {**(job.wanted.config or {}), "rules.disabled": disabled}
+    config = {**(job.wanted.config or {}), "rules.disabled": disabled, **({} if error.math is None else {"rules.math": error.math})}
     source, report = given.source, job.report
     # The model is already specialized.
     stricter = replace(job.wanted, config=config, folder=source.folder, dims=None, input_shapes=None, outputs=None)
-    result = optimize_with(source.original, stricter)
+    result = _optimized(source.original, stricter, error.reference)
     result.report.source, result.report.nodes_before, result.report.bytes_before = report.source, report.nodes_before, report.bytes_before
     result.report.warnings.append(error.sentence)
     return result
