@@ -1,6 +1,6 @@
 """The pass CollapseBatchDims: collapses the batch dimensions of whole regions.
 
-A batched product with a bias or residual takes two nodes; a matrix product takes one, ONNX Runtime's Gemm. The gain of a region depends on
+A batched product with a bias takes two nodes; a matrix product takes one, ONNX Runtime's Gemm. The gain of a region depends on
 all of it. An input is reshaped once for all products that read it. If batch and sequence are both unknown, restoring the shape needs a
 vector of sizes, expensive for one product but negligible for a network.
 
@@ -40,7 +40,7 @@ _REDUCTIONS: Final = ("sum", "mean", "max", "min")
 @register_pass("relay._transform.CollapseBatchDims")
 @dataclass(frozen=True)
 class CollapseBatchDims(FunctionPass):
-    """Collapses batched operands to matrices where products absorb more biases and residuals than reshapes are added."""
+    """Collapses batched operands to matrices where products absorb more biases than reshapes are added."""
 
     info = PassInfo(3, "CollapseBatchDims", ["InferType"], provides=("types",), preserves=("types",), after=["CombineParallelBatchMatmul"])
 
@@ -143,14 +143,13 @@ def _stacks(call: Expr) -> tuple[Expr, ...]:
 
 
 _BIAS: Final = 1.01
-"""The worth of a bias in reshapes. Two layers with two biases and two reshapes take 0.95 to 0.97 of the time on matrices of 16 rows, and
-0.99 to 1.02 on matrices of 128 to 8,192."""
-_BIAS_OF_GELU: Final = -4
-"""The worth of a bias that ONNX Runtime adds in its BiasGelu, to a large result of short rows, for which adding the bias takes as long as
-the product. Two layers with a Gelu between them take 1.11 to 1.15 of the time on matrices of 3,136 to 12,544 rows if 96 or 128 columns
-become four times as many, 1.03 to 1.05 if 256 do, and 0.98 to 1.01 if 768 do."""
+"""The worth of a bias in reshapes."""
+_LARGE_BIAS: Final = -1
+"""That of a bias of a large result: ONNX Runtime's Gemm copies the bias to the result and adds the product there, which takes longer than a
+sum afterwards. A product of 192 columns with its bias takes 0.96 of the time on 32 to 1,024 rows and 1.06 to 1.21 on 4,096 to 8,192; one of
+768 columns 0.99 and 1.02 to 1.06 (one thread)."""
 _LARGE: Final = 1 << 20
-_SHORT: Final = 256
+"""The least number of elements of a large result. Unknown sizes count as 64, as for costs."""
 
 
 @dataclass
@@ -165,23 +164,19 @@ class _Region:
     entries: dict[int, Expr] = field(default_factory=dict)
 
     def saving(self, root: Expr, *, computed: bool) -> float:
-        """The number of calls that matrices save: biases and residual sums that products absorb, less reshapes. A bias is worth little
-        more than a reshape, large as the sum may be: ONNX Runtime's Gemm copies it to the result and adds the product there."""
+        """The number of calls that matrices save: biases that products absorb, less reshapes. Residual sums save nothing: in a Gemm they
+        take as long as after it."""
         return sum(map(self._worth, self.calls.values())) + self._views(root, computed=computed) if self.calls else 0
 
     def _worth(self, call: Expr) -> float:
         """The worth of a call in reshapes: that of its bias, if it adds one."""
         if not self.is_biased(call):
             return 0
-        whole = next(arg for arg in self.stacks[id(call)] if _is(arg, "nn.matmul"))
-        row, users = _shape(self.stacks[id(whole)][0])[-1], self.users[id(call)]
-        slow = isinstance(row, int) and row <= _SHORT and static_size(_shape(call), assumed=1) >= _LARGE
-        return _BIAS_OF_GELU if slow and len(users) == 1 and _is(users[0], "nn.gelu") else _BIAS
+        return _LARGE_BIAS if static_size(_shape(call)) >= _LARGE else _BIAS
 
     def _views(self, root: Expr, *, computed: bool) -> float:
-        """The number of reshapes and residual sums saved by working on matrices; minus infinity if shapes have to be computed and cannot
-        be."""
-        gain = sum(map(self.is_residual, self.calls.values()))
+        """The number of reshapes saved by working on matrices; minus infinity if shapes have to be computed and cannot be."""
+        gain = 0
         for entry in self.entries.values():
             free = all(id(user) in self.calls for user in self.users[id(entry)])
             gain += (self.is_flat(entry.args[0]) + free - 1) if isinstance(entry, Call) and _is_view(entry) else -1
@@ -230,17 +225,6 @@ class _Region:
         products = [(a, b) for a, b in pairs if id(a) in self.calls and _is(a, "nn.matmul") and len(self.users[id(a)]) == 1]
         return any(_shape(b) == _shape(a)[-1:] for a, b in products)
 
-    def is_residual(self, call: Expr) -> bool:
-        """True if the call adds anything but a bias to a product without other readers, which Gemm absorbs."""
-        if not isinstance(call, Call) or not _is(call, "add") or tensor_type(call.checked_type).dtype not in FLOATS:
-            return False
-        if self.is_biased(call):
-            return False
-        return any(
-            id(arg) in self.calls and _is(arg, "nn.matmul") and len(self.users[id(arg)]) == 1 and _shape(arg) == _shape(call)
-            for arg in call.args
-        )
-
 
 def _newshape(shape: Shape) -> tuple[int, ...] | None:
     """The static newshape that restores a shape; None if more than one size is unknown."""
@@ -274,7 +258,7 @@ def _regions(order: Sequence[Expr], function: Function, *, computed: bool) -> li
     regions: list[_Region] = []
     for region in _connected(filter(is_row_wise, order), users, stacks):
         # Sums of two branches may connect regions of which each saves more by itself.
-        alone = [call for call in region.calls.values() if len(stacks[id(call)]) == 1 or region.is_residual(call)]
+        alone = [call for call in region.calls.values() if len(stacks[id(call)]) == 1]
         smaller = _connected(alone, users, stacks) if len(alone) < len(region.calls) else []
         parts = [(part, part.saving(root, computed=computed)) for part in smaller]
         parts = [(part, saving) for part, saving in parts if saving > 0]
