@@ -336,10 +336,10 @@ def leaky_if(wanted: Guard) -> RuleSetMeta:
 def test_an_attribute_that_no_operator_has_is_named_when_the_set_is_made() -> None:
     p = attribute("p")
     assert len(leaky_if(p["alpha"] > 0)) == 1
-    with pytest.raises(RuleError, match=r"nn\.leaky_relu has no attribute 'alhpa'; it has: alpha"):
-        leaky_if(p["alhpa"] > 0)
-    with pytest.raises(RuleError, match=r"nn\.leaky_relu has no attribute 'alhpa'"):
-        leaky_if(2 * p["alhpa"] > 0)
+    with pytest.raises(RuleError, match=r"nn\.leaky_relu has no attribute 'slope'; it has: alpha"):
+        leaky_if(p["slope"] > 0)
+    with pytest.raises(RuleError, match=r"nn\.leaky_relu has no attribute 'slope'"):
+        leaky_if(2 * p["slope"] > 0)
 
 
 def test_an_attribute_that_some_of_the_operators_have_may_be_named() -> None:
