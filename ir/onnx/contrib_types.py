@@ -184,8 +184,9 @@ def _grouped(node: _Node) -> Sequence[Type]:
         raise _UnknownError
     size = width // heads if node.has(1) else width // (heads + 2 * groups)
     results: list[Type] = [query if node.has(1) else query.with_shape((batch, length, size * heads))]
-    for place in (3, 4):
-        if node.has(place) and node.tensor(place).dtype == query.dtype:  # others are quantized
+    for place, quantized in ((3, "k_quant_type"), (4, "v_quant_type")):
+        plain = node.tensor(place).dtype == query.dtype if node.has(place) else node.attrs.get(quantized, "NONE") == "NONE"
+        if plain:
             results.append(query.with_shape((batch, groups, ANY, size)))
         else:
             results.append(UNKNOWN)

@@ -137,6 +137,8 @@ def node_types(
             _ml_type(op.op_type, place, found, types, attrs) if isinstance(type_, IncompleteType) else type_
             for place, type_ in zip(places, inferred, strict=True)
         ]
+    if op.op_type == "MeanVarianceNormalization" and not op.domain:
+        inferred = [types[0]]  # ONNX infers nothing
     # The rank is known even if ONNX does not know the size of the split axis.
     if op.op_type == "Split" and inferred == [UNKNOWN] * present:
         inferred = [_part(types[0], attrs.get("axis", 0))] * present

@@ -17,6 +17,7 @@ from passat.ir.onnx.doubts import contradiction
 from passat.ir.onnx.errors import OnnxError, require_text
 from passat.ir.onnx.frame import NOT_KEPT, copy_fields
 from passat.ir.onnx.opaque import REGIONS, OpaqueOp, escape, is_stateful, opaque_name
+from passat.ir.onnx.read_again import read_operand
 from passat.ir.onnx.scope import GRAPH, Scope, all_names, attribute_graphs, describe, free_names, inner_nodes, rename_free
 from passat.ir.onnx.tensors import tensor_proto
 from passat.ir.onnx.value_types import UNKNOWN, show_type, type_of
@@ -161,7 +162,7 @@ def _types(
     if "bodies" not in attrs and not inference.all_known(plain):
         data = {
             i: tensor_proto(operand.data, "")
-            for i, operand in enumerate(operands)
+            for i, operand in enumerate(map(read_operand, operands))
             if isinstance(operand, Constant) and operand.data.size <= _DATA_ELEMENTS
         }
         if data:

@@ -47,7 +47,7 @@ def read_again(call: Call) -> Expr | None:
     own = own_attributes(attrs)
     if has_invalid_text(own):
         return None
-    operands = [_operand(arg) for arg in call.args]
+    operands = [read_operand(arg) for arg in call.args]
     if any(value is not None and not isinstance(value.checked_type, TensorType) for value in operands):
         return None
     try:
@@ -75,7 +75,7 @@ def with_known_captures(call: Call) -> Call:
         if not isinstance(function, Function):
             return call
         values = {
-            param: (arg, _operand(arg)) for param, arg in zip(function.params[len(function.params) - count :], captured, strict=False)
+            param: (arg, read_operand(arg)) for param, arg in zip(function.params[len(function.params) - count :], captured, strict=False)
         }
         known = {param: value for param, (_, value) in values.items() if isinstance(value, Constant)}
         bodies.append(bind(function, known))
@@ -86,7 +86,7 @@ def with_known_captures(call: Call) -> Call:
     return Call(call.op, [*plain, *bodies, *(arg for args in left for arg in args)], attrs, span=call.span)
 
 
-def _operand(arg: Expr) -> Expr | None:
+def read_operand(arg: Expr) -> Expr | None:
     """An operand as readers get it: None if absent, a constant if it is known."""
     if isinstance(arg, Constant):
         return arg

@@ -514,6 +514,13 @@ def test_named_sizes_are_added(parse: Parse) -> None:
     assert types == ["uint8[b, m + n]"]
 
 
+def test_keys_without_earlier_ones_are_known(parse: Parse) -> None:
+    inputs = "float[b, n, 16] q, float[b, n, 8] k, float[b, n, 8] v, int32[b] lengths, int32 total"
+    node = "y, p, r = com.microsoft.GroupQueryAttention <num_heads = 2, kv_num_heads = 1> (q, k, v, , , lengths, total) z = Neg (p)"
+    _, types = read(parse, f"g ({inputs}) => (float[b, n, 16] y, float[b, 1, t, 8] z) {{ {node} }}")
+    assert types == ["float32[b, n, 16]", *["float32[b, 1, ?, 8]"] * 2]
+
+
 def test_an_unknown_operand_makes_them_unknown(parse: Parse) -> None:
     made = "u = com.mine.Thing(x) s = com.microsoft.SkipLayerNormalization(u, u, w, w) y = Relu(s)"
     model = parse(f"g (float[4, 4] x, float[4] w) => (float[4, 4] y) {{ {made} }}", imports=f', "{DOMAIN}": 1, "com.mine": 1')

@@ -124,6 +124,19 @@ def test_types_that_depend_on_values_are_carried(parse: Parse) -> None:
     assert again.checked_type == call.checked_type
 
 
+@pytest.mark.parametrize("made", ["s = Cast <to = 7> (k)", "s = Identity (l)", "o = Identity (l) s = Sub (o, one)"])
+def test_types_that_depend_on_values_that_few_calls_compute_from_constants(made: str, parse: Parse) -> None:
+    constants = "<int32 k = {8}, int64 l = {8}, int64 one = {1}>"
+    model = parse(f"g () => (float[N] z) {constants} {{ {made} y = HannWindow (s) z = Neg (y) }}", opset=17)
+    size = 7 if "Sub" in made else 8
+    assert repr(from_onnx(model)["main"].body.checked_type) == f"Tensor[({size},), float32]"
+
+
+def test_a_normalization_has_the_type_of_its_operand(parse: Parse) -> None:
+    model = parse("g (float[n, 3, 4, 4] x) => (float[a, b, c, d] z) { y = MeanVarianceNormalization (x) z = Neg (y) }", opset=17)
+    assert repr(from_onnx(model)["main"].body.checked_type) == "Tensor[(n, 3, 4, 4), float32]"
+
+
 def test_an_absent_output_among_several(parse: Parse) -> None:
     model = parse(
         "g (float[5, 2, 3] x, float[1, 16, 3] w, float[1, 16, 4] r) => (float[5, 1, 2, 4] y, float[1, 2, 4] c) {"
