@@ -1,5 +1,5 @@
 """Views and transposes: chains of them, views of computed shapes, and transposes within batches. Operators: reshape expand_dims squeeze
-nn.batch_flatten transpose dyn.reshape.
+nn.batch_flatten transpose dyn.reshape dyn.broadcast_to shape_of.
 """
 
 from typing import Any as AnyValue
@@ -122,6 +122,12 @@ def is_dynamic(x: Term) -> bool | str:
 
 
 @guard
+def has_all_sizes(shape: Term, x: Term) -> bool | str:
+    """A vector of sizes of a tensor has all of them."""
+    return shape.type.shape == (x.type.ndim,) or f"{shape.type!r} does not have all sizes of {x.type!r}"
+
+
+@guard
 def keeps_batches(axes: AnyValue, x: Term, batches: Term, whole: Term) -> bool | str:
     """Reshapes merge leading axes into one, which the transpose keeps first, and restore them, so that the last axes stay whole."""
     inner, outer = batches.type, whole.type
@@ -180,6 +186,8 @@ def keeps_leading(axes: tuple[int, ...], x: Term, whole: Term) -> bool | str:
     return same or f"{whole.type!r} does not have the leading axes of {x.type!r}"
 
 
+_SHAPE: Final = op.shape_of(x, ...)
+own = cases("own", "reshape", "broadcast")
 computed_shape = cases("computed", "both", "last", "first")
 _MERGED: Final = computed_shape(both=op.dyn.reshape(x, y, ...), last=op.reshape(x, ...), first=op.dyn.reshape(x, y, ...))
 _TURNED: Final = op.transpose(_MERGED, axes=p)
@@ -187,9 +195,10 @@ _APART: Final = computed_shape(both=op.dyn.reshape(_TURNED, z, ...), last=op.dyn
 
 
 class DynamicViews(RuleSet):
-    """Rewrites reshapes to a computed shape that only insert axes, and transposes between reshapes that merge and restore the batch as
-    transposes of the last axes."""
+    """Drops reshapes and broadcasts of a tensor to its own shape, and rewrites reshapes to a computed shape that only insert axes, and
+    transposes between reshapes that merge and restore the batch as transposes of the last axes."""
 
+    own_shape = (own(reshape=op.dyn.reshape(x, _SHAPE, ...), broadcast=op.dyn.broadcast_to(x, _SHAPE)) >> x).when(has_all_sizes(_SHAPE, x))
     reshape = _VIEWED >> op.expand_dims(x, axis=new_axes(x, _VIEWED))
     spread = (_AGAIN >> op.expand_dims(x, axis=new_axes(x, _AGAIN))).when(is_dynamic(x))
     transpose = (_APART >> op.transpose(x, axes=batch_axes(p, _APART))).when(

@@ -3,6 +3,7 @@
 import pytest
 
 from passat.ir.expr import Expr, Function
+from passat.ir.shape import ANY
 from passat.rules.library import CreationOps, DynamicViews, Masks, TargetForms
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.rule import Rule, RuleSetMeta, without_operators
@@ -12,6 +13,7 @@ from tests.rules.running import assert_equal_in_value, operators, saturate
 
 mask = var("mask", ("b", "s"))
 heads = var("heads", ("b", 4, "s", 8))
+unnamed = var("unnamed", (ANY, ANY))
 x, row = var("x", (4, 3)), var("row", (3,))
 ids = var("ids", (3,), "int64")
 fixed, other = var("fixed", ("b", 4, 5, 8)), var("other", ("b", 4, 5, 8))
@@ -112,6 +114,12 @@ CASES: dict[str, Case] = {
     ),
     "CreationOps.batch_flatten": case(ops.nn.batch_flatten(mask, axis=2), ops.nn.batch_flatten(heads, axis=2), "no reshape"),
     "CreationOps.always_true": case(masked(0), masked(-1), "may be below"),
+    "DynamicViews.own_shape[reshape]": case(
+        ops.dyn.reshape(unnamed, ops.shape_of(unnamed)), ops.dyn.reshape(unnamed, ops.shape_of(unnamed, start=1)), "does not have all sizes"
+    ),
+    "DynamicViews.own_shape[broadcast]": case(
+        ops.dyn.broadcast_to(unnamed, ops.shape_of(unnamed)), ops.dyn.broadcast_to(unnamed, ops.shape_of(heads)), ""
+    ),
     "DynamicViews.reshape[plain]": case(
         ops.dyn.reshape(mask, vector(1, batch, 1, sequence)), ops.dyn.reshape(mask, vector(sequence, batch)), NOT_AXES
     ),
