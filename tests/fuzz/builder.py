@@ -295,6 +295,7 @@ class Builder:
         own = {function.domain for function in self.functions}
         return [
             helper.make_opsetid("", self.opset),
+            helper.make_opsetid("ai.onnx.ml", 3),
             *(helper.make_opsetid(domain, 1) for domain in sorted({"com.microsoft", *own})),
         ]
 

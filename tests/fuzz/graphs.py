@@ -76,6 +76,33 @@ def random_case(seed: int, *, tame: bool | None = None, newest: int | None = Non
     return replace(case, feeds=kept) if case is not None and kept else None
 
 
+def neighbor_case(seed: int, op: str, *, tame: bool | None = None) -> Case | None:
+    """A few nodes of an operator that Passat leaves opaque, each between chains of operators that rules rewrite, and sometimes twice."""
+    random = np.random.default_rng(seed)
+    opset = int(random.choice([opset for opset in range(OLDEST, NEWEST + 1) if op in operators(opset)]))
+    names = list(SYMBOLS)[: int(random.integers(0, 3))]
+    symbols = {name: SYMBOLS[name] for name in names}
+    graph = Builder(
+        random,
+        opset,
+        tame=tame if tame is not None else bool(random.random() < 0.7),
+        most_inputs=int(random.integers(1, 5)),
+        symbols=symbols,
+    )
+    for _ in range(graph.integer(1, 3)):
+        if graph.chance(0.7):
+            draw_chain(graph)
+        for result in draw_node(graph, op) or ():
+            if graph.chance(0.3):
+                draw_twin(graph, graph.nodes[-1])
+            draw_chain(graph, result)
+    if not any(node.op_type == op.rpartition("::")[2] for node in graph.nodes):
+        return None
+    case = counted(f"neighbors {seed} of {op}", finished(graph), tuple(feeds_of(graph)))
+    kept = tuple(feed for feed in case.feeds if is_as_declared(case.model, feed)) if case is not None else ()
+    return replace(case, feeds=kept) if case is not None and kept else None
+
+
 def constant_case(seed: int, op: str) -> Case | None:
     """A node of an operator on constants, mostly special ones, in a random opset."""
     random = np.random.default_rng(seed)

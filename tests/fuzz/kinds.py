@@ -9,8 +9,9 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 from onnx import ModelProto
 
 from passat.ir.onnx import OnnxError
+from passat.ir.onnx_mapping import READERS
 from tests.fuzz.forms import in_another_form
-from tests.fuzz.graphs import NEWEST, OLDEST, Case, constant_case, counted, is_as_declared, random_case
+from tests.fuzz.graphs import NEWEST, OLDEST, Case, constant_case, counted, is_as_declared, neighbor_case, random_case
 from tests.fuzz.judge import LEVELS, MATHS, Settings
 from tests.fuzz.mutation import is_text, mutated, mutated_bytes
 from tests.fuzz.node_cases import mutated_case
@@ -114,6 +115,15 @@ def forms(seed: int) -> tuple[Case | None, Settings]:
     return replace(case, feeds=kept) if case is not None and kept else None, settings_of(seed)
 
 
+def neighbors(seed: int) -> tuple[Case | None, Settings]:
+    """Operators that Passat leaves opaque, each in turn, between operators that rules rewrite."""
+    settings = settings_of(seed)
+    if seed // 6 % 3 == 0:
+        settings = replace(settings, prices=seed)
+    ops = sorted({op for opset in range(OLDEST, NEWEST + 1) for op in operators(opset)} - set(READERS))
+    return neighbor_case(seed, ops[seed % len(ops)], tame=True if settings.math == "finite" else None), settings
+
+
 def nodes(seed: int) -> tuple[Case | None, Settings]:
     """The test cases of the onnx package, randomly changed, with the shapes of their results."""
     return mutated_case(seed), settings_of(seed)
@@ -124,6 +134,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "rules": rule_instances,
     "constants": constants,
     "nodes": nodes,
+    "neighbors": neighbors,
     "conversions": conversions,
     "mutations": mutations,
     "forms": forms,

@@ -183,24 +183,39 @@ def _global(graph: Builder, form: Form) -> Draft:
 
 @recipe("Resize", "Upsample")
 def _resize(graph: Builder, form: Form) -> Draft:
-    x = graph.operand(form.kinds(0), lambda value: value.rank == 4, lambda: (1, 2, 3, 4))
+    rank = graph.one_of([4, 4, 3, 5, 2])
+    x = graph.operand(form.kinds(0), lambda value: value.rank == rank, lambda: (1, 2, 3, 4, 2)[:rank])
     mode = graph.one_of(["nearest", "linear", "cubic"] if form.op == "Resize" and form.version > 10 else ["nearest", "linear"])
-    scales = [1.0, 1.0, *(float(graph.one_of([1, 2, 0.5, 1.5])) for _ in range(2))]
+    chosen = graph.one_of([range(rank)[-2:], range(rank)[-1:], range(rank)[1:-1], range(rank)])
+    scales = [float(graph.one_of([1, 2, 0.5, 1.5])) if axis in chosen else 1.0 for axis in range(rank)]
     if form.op == "Upsample":
         scales = [max(scale, 1.0) for scale in scales]
         return Draft([x], {"mode": mode, "scales": scales}) if form.has("scales") else Draft([x, graph.constant(scales)], {"mode": mode})
     if form.version == 10:
         return Draft([x, graph.constant(scales)], {"mode": mode})
     attrs: dict[str, Any] = {"mode": mode}
+    transformations = ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "tf_crop_and_resize"]
+    if form.version >= 19:
+        transformations.append("half_pixel_symmetric")
     if graph.chance(0.6):
-        attrs["coordinate_transformation_mode"] = graph.one_of(["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"])
+        attrs["coordinate_transformation_mode"] = graph.one_of(transformations)
     if mode == "nearest" and graph.chance(0.5):
         attrs["nearest_mode"] = graph.one_of(["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"])
+    options = (("antialias", [0, 1]), ("exclude_outside", [0, 1]), ("cubic_coeff_a", [-0.5]), ("extrapolation_value", [2.0]))
+    attrs |= {name: graph.one_of(values) for name, values in options if form.has(name) and graph.chance(0.2)}
+    axes = list(range(rank))
+    if form.has("axes") and graph.chance(0.4):
+        attrs["axes"] = axes = list(chosen)
     nothing = graph.constant(np.zeros(0)) if form.version < 13 else None
+    roi = nothing
+    if attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+        roi = graph.constant([0.0] * len(axes) + [graph.one_of([0.6, 1.0, 1.2]) if axis in chosen else 1.0 for axis in axes])
     if graph.chance(0.4):
-        sizes = [*x.shape[:2], *(graph.integer(1, 6) for _ in range(2))]
-        return Draft([x, nothing, graph.constant(np.zeros(0)) if nothing is not None else None, graph.ints(sizes)], attrs)
-    return Draft([x, nothing, graph.constant(scales)], attrs)
+        if form.has("keep_aspect_ratio_policy") and graph.chance(0.3):
+            attrs["keep_aspect_ratio_policy"] = graph.one_of(["not_larger", "not_smaller"])
+        sizes = [graph.integer(1, 6) if axis in chosen else x.shape[axis] for axis in axes]
+        return Draft([x, roi, graph.constant(np.zeros(0)) if nothing is not None else None, graph.ints(sizes)], attrs)
+    return Draft([x, roi, graph.constant([scales[axis] for axis in axes])], attrs)
 
 
 # ---- normalization

@@ -22,11 +22,11 @@ FAMILIES: Final[tuple[str, ...]] = (
 """Families of operators; operators that are listed twice are drawn more often."""
 
 
-def draw_chain(graph: Builder) -> None:
+def draw_chain(graph: Builder, start: Value | None = None) -> None:
     """A few nodes of a family; sometimes two on the same value."""
     known = operators(graph.opset)
     family = [op for op in str(graph.one_of(FAMILIES)).split() if op in known]
-    start = graph.known()
+    start = start or graph.known()
     for _ in range(graph.integer(1, 2)):
         graph.focus = start
         for _ in range(graph.integer(2, 5)):
@@ -35,11 +35,11 @@ def draw_chain(graph: Builder) -> None:
     graph.focus = None
 
 
-def draw_twin(graph: Builder) -> list[Value] | None:
+def draw_twin(graph: Builder, node: NodeProto | None = None) -> list[Value] | None:
     """A copy of an existing node under other names."""
     if not graph.nodes:
         return None
-    node = graph.one_of(graph.nodes)
+    node = node or graph.one_of(graph.nodes)
     old = [next((value for value in graph.values if value.name == name), None) for name in node.output]
     if any(value is None for value in old):
         return None

@@ -83,11 +83,11 @@ def form(op: str, opset: int) -> Form | None:
 @lru_cache(64)
 def operators(opset: int) -> tuple[str, ...]:
     """The operators that are drawn in an opset."""
-    from tests.fuzz import layers, recipes, sequences  # noqa: F401  # importing registers the recipes
+    from tests.fuzz import foreign, layers, recipes, sequences  # noqa: F401  # importing registers the recipes
 
     names = {schema.name for schema in onnx.defs.get_all_schemas_with_history() if not schema.domain}
-    foreign = {name for name in RECIPES if "::" in name}
-    return tuple(sorted(name for name in (names - LEFT_OUT) | foreign if form(name, opset) is not None))
+    others = {name for name in RECIPES if "::" in name}
+    return tuple(sorted(name for name in (names - LEFT_OUT) | others if form(name, opset) is not None))
 
 
 def draw_node(graph: Builder, op: str) -> list[Value] | None:

@@ -31,6 +31,7 @@ SHARES = {
     "mutations": (20, [1, 4, 5, 7]),
     "rules": (60, [0, 1, 4]),
     "forms": (20, [0, 1, 2, 3]),
+    "neighbors": (20, [0, 1, 2]),
 }
 """The number of seeds in a block of each kind, and the blocks that are tried at night: about half a minute on one core. Other runs try the
 first block of each kind."""
