@@ -149,8 +149,8 @@ _LARGE_BIAS: Final = -1
 sum afterwards. A product of 192 columns with its bias takes 0.96 of the time on 32 to 1,024 rows and 1.06 to 1.21 on 4,096 to 8,192; one of
 768 columns 0.99 and 1.02 to 1.06 (one thread)."""
 _LARGE: Final = 1 << 20
-"""Large results have more elements. Unknown sizes count as 64, as for costs. 256 columns of two unknown sizes are at the limit: a BERT and a
-Whisper of hidden 256 run faster on matrices up to 1,024 rows (0.96 to 0.99 of the time), and no slower on 4,096."""
+"""Large results have more elements. Unknown sizes count as 64, as for costs. 256 columns of two unknown sizes are at the limit: on
+matrices, a BERT and a Whisper of hidden 256 take 0.96 to 0.99 of the time up to 1,024 rows, and as long on 4,096."""
 
 
 @dataclass
