@@ -409,6 +409,12 @@ def _no_kernel(up: Upgrade) -> Expr:
     raise NoUpgradeError("ONNX Runtime has no kernel for this version, and replacing it by a reduction requires the shape of the operand")
 
 
+def _of_floats(up: Upgrade) -> Expr:
+    call = _as_before(up.call, 28)  # integers, which the version does not take, are reported first
+    _floating(up)
+    return raised(call, up.target)
+
+
 def _overflowing(up: Upgrade) -> Expr:
     _as_before(up.call, 28)  # types that the version does not take are reported first
     raise NoUpgradeError("ONNX Runtime has no kernel for this version, and its function body overflows in the exponentials")
@@ -427,6 +433,7 @@ _CHANGES: Final[dict[tuple[str, int], Change]] = {
     ("Dropout", 10): _dropout_mask,
     ("Dropout", 12): _dropout_ratio,
     ("GlobalLpPool", 22): _no_kernel,
+    ("ReduceLogSum", 28): _of_floats,
     ("ReduceLogSumExp", 28): _overflowing,
     ("GridSample", 20): _grid_modes,
     ("GroupNormalization", 21): _per_channel,

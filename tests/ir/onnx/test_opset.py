@@ -65,6 +65,14 @@ def test_element_types_that_an_operator_no_longer_takes(name: str) -> None:
         in_opset(of_integers, 28)
 
 
+def test_an_unknown_element_type_that_an_operator_may_no_longer_take() -> None:
+    of_integers = model(18, "y = ReduceLogSum(x)", "int64[2, 3] x", "int64[1, 1] y")
+    for value in (*of_integers.graph.input, *of_integers.graph.output):
+        value.type.tensor_type.ClearField("shape")
+    with pytest.raises(OnnxError, match=r"ReduceLogSum .* to 28: the element type of its operand is unknown"):
+        in_opset(of_integers, 28)
+
+
 def test_a_logarithm_of_a_sum_is_converted_to_its_newest_version() -> None:
     assert opset_of(in_opset(model(18, "y = ReduceLogSum(x)", results="float[1, 1] y"), 28)) == 28
 
