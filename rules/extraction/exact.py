@@ -49,7 +49,8 @@ class Program:
                 for part in dict.fromkeys(space.children[node]):
                     self.users.setdefault((cls, part), []).append(node)
         self.biases = {node: space.biases[node] for found in self.nodes.values() for node in found if node in space.biases}
-        graph = nx.DiGraph(iter(self.users))
+        graph: nx.DiGraph[int] = nx.DiGraph()
+        graph.add_edges_from(self.users)
         components = [component for component in nx.strongly_connected_components(graph) if len(component) > 1]
         self.places = {cls: len(component) for component in components for cls in sorted(component)}
         together = {cls: number for number, component in enumerate(components) for cls in component}
