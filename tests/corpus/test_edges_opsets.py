@@ -161,7 +161,7 @@ def outcome(model: ModelProto, *shape: int) -> dict[str, int]:
     try:
         run(model, feed)
     except Exception as error:  # ONNX Runtime's own errors
-        assert "opset" in str(error)  # noqa: PT017  # the older versions run
+        assert "opset" in str(error) or "IR version" in str(error)  # noqa: PT017  # the older versions run
         result = passat.optimize(model, opt_level=3, allow_unverified=True).model
         check(result)
         want, got = (ReferenceEvaluator(each).run(None, feed) for each in (model, result))
