@@ -87,7 +87,8 @@ def test_one_member_runs_after_all_it_requires_each_once_and_in_declared_order(s
     with sandbox():
         log = plan(specs, specs[:1])
     order = [spec.name for spec, _ in log]
-    graph = nx.DiGraph([(spec.name, name) for spec in specs for name in spec.required])
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_edges_from((spec.name, name) for spec in specs for name in spec.required)
     graph.add_nodes_from(spec.name for spec in specs)
     assert sorted(order) == sorted({"P0", *nx.descendants(graph, "P0")})
     assert is_valid(log)
@@ -151,7 +152,8 @@ def test_running_executes_the_plan(sandbox: Sandbox, specs: list[Spec], data: st
 @given(st.integers(1, 6).flatmap(lambda n: st.tuples(st.just(n), st.sets(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1))))))
 def test_exactly_the_cyclic_graphs_are_rejected(sandbox: Sandbox, drawn: tuple[int, set[tuple[int, int]]]) -> None:
     size, edges = drawn
-    graph = nx.DiGraph(sorted(edges))
+    graph: nx.DiGraph[int] = nx.DiGraph()
+    graph.add_edges_from(sorted(edges))
     graph.add_nodes_from(range(size))
     keeps_all = frozenset("*")
     specs = [Spec(f"P{i}", tuple(f"P{j}" for a, j in sorted(edges) if a == i), frozenset(), keeps_all) for i in range(size)]
