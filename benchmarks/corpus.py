@@ -33,7 +33,7 @@ from onnx.reference import ReferenceEvaluator
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where it runs as a program
 import passat
-from benchmarks.differences import TOLERANCES, difference
+from benchmarks.differences import difference
 from passat.ir.onnx import OnnxError, check
 from passat.ir.onnx.opaque import RANDOM
 from passat.ir.onnx.sizes import model_bytes
@@ -208,7 +208,7 @@ def _on_own_inputs(case: Case, original: ModelProto, out: ModelProto, row: Row) 
         return "the original runs on its own inputs, but the result does not"
     row.compared.append("own inputs")
     for i, (a, b) in enumerate(zip(want, got, strict=True)):
-        found = difference(_plain(a), _plain(b), TOLERANCES["float32"])
+        found = difference(_plain(a), _plain(b))
         if found.reason:
             return f"on its own inputs output {i} {found.reason}"
     return ""

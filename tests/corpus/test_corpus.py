@@ -41,6 +41,12 @@ def test_operator_tests_of_the_onnx_package() -> None:
     assert problems(cases) == []
 
 
+def test_results_are_compared_by_their_element_type() -> None:
+    """ONNX Runtime does not run the model, and onnx.reference rounds after each node."""
+    (case,) = [case for case in operator_tests() if case.name == "test_attention_4d_causal_bf16_expanded"]
+    assert not examine(case).problem
+
+
 def test_example_models() -> None:
     assert problems(list(files(ROOT / "examples" / "models"))) == []
 
