@@ -253,6 +253,8 @@ _LOOK: Final = 2000
 """Number of nodes of a larger function that are examined before it is cut."""
 _TRIED: Final = 8
 """Maximum number of recipes per region structure that are tried and kept."""
+_SHRUNK: Final = 4
+"""The regions of a result are kept unless it has less than this part of the nodes."""
 
 _REGIONS: Final[WeakKeyDictionary[Function, list[Region]]] = WeakKeyDictionary()
 """The regions of functions that were built from regions, so that the next pass need not compute them."""
@@ -293,7 +295,8 @@ def run_regions(engine: "Engine", function: Function, report: EngineReport) -> F
     report.regions += len(regions)
     made = function.with_body(_replace_results(function.body, replaced))
     kept = _regions_of(made.body, results)
-    if kept is not None:
+    few = sum(len(nodes) for *_, nodes in results) * _SHRUNK < sum(len(region.nodes) for region in regions)
+    if kept is not None and not few:  # few nodes are cut again: each region of a chain of one operator has become one node
         _REGIONS[made] = kept
     return made
 

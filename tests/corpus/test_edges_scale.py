@@ -96,6 +96,12 @@ def test_chains_that_collapse(name: str) -> None:
     assert not result.report.limits
 
 
+@pytest.mark.parametrize("name", CHAINS)
+def test_chains_that_are_cut_into_regions_collapse(name: str) -> None:
+    result = passat.optimize(CHAINS[name](400), opt_level=3, verify=False, config={"rules.region_nodes": 100})
+    assert result.report.node_count_after <= 1
+
+
 def test_chains_of_constants_collapse_as_far_as_limits_let_them() -> None:
     """Sums of constants can be merged in any order, so there are more ways than fit into memory; a limit stops that."""
     length = share(60, 8_000)
