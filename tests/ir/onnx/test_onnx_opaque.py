@@ -132,6 +132,16 @@ def test_types_that_depend_on_values_that_few_calls_compute_from_constants(made:
     assert repr(from_onnx(model)["main"].body.checked_type) == f"Tensor[({size},), float32]"
 
 
+def test_such_types_contradict_another_node(parse: Parse) -> None:
+    """ONNX Runtime does not load the model, except with its optimizations off."""
+    constants = "<int64[1] c = {-1}, float[3, 3] e = {1, 2, 3, 4, 5, 6, 7, 8, 9}>"
+    model = parse(
+        f"g (float[m, n] x) => (float[k, l] y) {constants} {{ i = Identity (c) r = ReduceMean (x, i) y = MatMul (r, e) }}", opset=18
+    )
+    with pytest.raises(OnnxError, match="the MatMul node that produces 'y' does not accept operands"):
+        from_onnx(model)
+
+
 def test_a_normalization_has_the_type_of_its_operand(parse: Parse) -> None:
     model = parse("g (float[n, 3, 4, 4] x) => (float[a, b, c, d] z) { y = MeanVarianceNormalization (x) z = Neg (y) }", opset=17)
     assert repr(from_onnx(model)["main"].body.checked_type) == "Tensor[(n, 3, 4, 4), float32]"
