@@ -29,7 +29,6 @@ RIGHT = {
     "Elementwise.add_moves_scale",
     "Elementwise.transpose_of_relu",
     "Concatenations.of_relus",
-    "Concatenations.of_scaled",
     "Concatenations.of_transposed",
     "Products.transposes",
 }
