@@ -23,6 +23,7 @@ from passat.ir.op import OpTypeError, get_op
 from passat.ir.shape import ANY, Shape, SymDim, names_in, product
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type, TypeCall
 
+_WINDOWS: Final = frozenset({"BlackmanWindow", "HammingWindow", "HannWindow"})
 _ML: Final = "ai.onnx.ml"
 _ML_SAME_SHAPE: Final = frozenset({"Imputer", "Normalizer", "Scaler"})
 _ML_CLASSIFIERS: Final = frozenset({"SVMClassifier", "TreeEnsembleClassifier"})
@@ -139,10 +140,18 @@ def node_types(
         ]
     if op.op_type == "MeanVarianceNormalization" and not op.domain:
         inferred = [types[0]]  # ONNX infers nothing
+    if op.op_type in _WINDOWS and not op.domain and inferred == [UNKNOWN]:
+        inferred = [_window(attrs)]  # ONNX infers no rank from a size that is not constant
     # The rank is known even if ONNX does not know the size of the split axis.
     if op.op_type == "Split" and inferred == [UNKNOWN] * present:
         inferred = [_part(types[0], attrs.get("axis", 0))] * present
     return inferred if op.domain else without_doubtful(node, attrs, types, inferred)
+
+
+def _window(attrs: Mapping[str, AnyValue]) -> Type:
+    """The type of a window of unknown size."""
+    dtype = ELEMENT_TYPES.get(attrs.get("output_datatype", TensorProto.FLOAT))
+    return UNKNOWN if dtype is None else TensorType((ANY,), dtype)
 
 
 def _part(whole: Type, axis: int) -> Type:

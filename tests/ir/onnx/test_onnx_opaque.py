@@ -142,6 +142,16 @@ def test_such_types_contradict_another_node(parse: Parse) -> None:
         from_onnx(model)
 
 
+@pytest.mark.parametrize("op", ["BlackmanWindow", "HammingWindow", "HannWindow"])
+@pytest.mark.parametrize(("attributes", "dtype"), [("", "float32"), ("<output_datatype = 11>", "float64")])
+def test_windows_of_unknown_size_have_a_rank(op: str, attributes: str, dtype: str, parse: Parse) -> None:
+    element = {"float32": "float", "float64": "double"}[dtype]
+    model = parse(f"g (int64 n) => ({element}[N] z) {{ y = {op} {attributes} (n) z = Neg (y) }}", opset=17)
+    call: Any = from_onnx(model)["main"].body
+    assert repr(call.op) == "negative"
+    assert repr(call.args[0].checked_type) == f"Tensor[(?,), {dtype}]"
+
+
 def test_a_normalization_has_the_type_of_its_operand(parse: Parse) -> None:
     model = parse("g (float[n, 3, 4, 4] x) => (float[a, b, c, d] z) { y = MeanVarianceNormalization (x) z = Neg (y) }", opset=17)
     assert repr(from_onnx(model)["main"].body.checked_type) == "Tensor[(n, 3, 4, 4), float32]"
