@@ -78,10 +78,26 @@ def contrib_types(domain: str, op_type: str, types: Sequence[Type], attrs: Mappi
     return [found[place] if place < len(found) else UNKNOWN for place, there in enumerate(attrs["outputs"]) if there == "1"]
 
 
-def _like(node: _Node, *, dtype: int = 0, places: Sequence[int] = (0,)) -> Sequence[Type]:
-    """The results at some places have the shape of the first operand, and the element type of an operand."""
-    result = TensorType(node.shape(0), node.tensor(dtype).dtype)
-    return [result if place in places else UNKNOWN for place in range(max(places) + 1)]
+def _like(node: _Node, *, dtype: int = 0) -> Sequence[Type]:
+    """The result has the shape of the first operand, and the element type of an operand."""
+    return [TensorType(node.shape(0), node.tensor(dtype).dtype)]
+
+
+def _rows(data: TensorType) -> Type:
+    """A statistic of each row, such as its mean."""
+    return TensorType((*data.shape[:-1], 1), "float32")
+
+
+def _normalized(node: _Node) -> Sequence[Type]:
+    """Beside the result, the inverse deviation of each row. Along several axes, ONNX Runtime infers another shape than it computes."""
+    data, axis = node.tensor(0), node.attrs.get("axis", -1)
+    return [*_like(node, dtype=1), _rows(data) if axis in (-1, data.ndim - 1) else UNKNOWN]
+
+
+def _normalized_sum(node: _Node) -> Sequence[Type]:
+    """The normalized sum of the operands, the mean and inverse deviation of each row, and the sum."""
+    data = node.tensor(0)
+    return [data, _rows(data), _rows(data), data]
 
 
 def _elementwise(node: _Node, *, places: Sequence[int], dtype: int) -> Sequence[Type]:
@@ -209,7 +225,7 @@ def _unblocked(node: _Node) -> Sequence[Type]:
 
 
 RULES: Final[dict[str, dict[str, _Rule]]] = {
-    "": {"SimplifiedLayerNormalization": partial(_like, dtype=1)},
+    "": {"SimplifiedLayerNormalization": _normalized},
     DOMAIN: {
         "Attention": partial(_attention, dtype=0, past=4),
         "BiasGelu": _like,
@@ -246,8 +262,8 @@ RULES: Final[dict[str, dict[str, _Rule]]] = {
         "QuantizeLinear": _quantized,
         "QuickGelu": _like,
         "RotaryEmbedding": _like,
-        "SkipLayerNormalization": partial(_like, places=(0, 3)),
-        "SkipSimplifiedLayerNormalization": partial(_like, places=(0, 3)),
+        "SkipLayerNormalization": _normalized_sum,
+        "SkipSimplifiedLayerNormalization": _normalized_sum,
     },
     f"{DOMAIN}.nchwc": {
         "AveragePool": partial(_standard, op_type="AveragePool", places=(0,), dtype=0),
