@@ -27,6 +27,7 @@ from passat.ir.onnx.tensors import read_sparse, read_tensor
 from passat.ir.onnx.value_types import negative_sizes, show_type, type_of
 from passat.ir.onnx_mapping import READERS, FromOnnx, OnnxNode
 from passat.ir.op import OpTypeError
+from passat.ir.ops.slicing import goes_past_the_end, strided_slice
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 
@@ -403,6 +404,8 @@ class Importer:
         """Records the original node of a call if the call depends on everything that the node reads; otherwise the node would restore
         removed operands."""
         if type(found) is not Call or (node.op_type in _PLACED and self.opsets.get("", 1) < 11 and _counts_from_the_end(node)):
+            return
+        if found.op is strided_slice and goes_past_the_end(found.attrs):
             return
         reads = tuple(inputs)
         origins = self.frame.origins

@@ -40,6 +40,12 @@ def _goes_to_the_front(end: Dim) -> bool:
     return isinstance(end, int) and (end <= -FAR or end in (FAR, END))
 
 
+def goes_past_the_end(attrs: Mapping[str, AnyValue]) -> bool:
+    """Whether a backward slice ends at `END` or `FAR`, which ONNX Runtime's shape inference clamps to the last element, and its kernel does
+    not. It is rewritten (`emit_slice`)."""
+    return any(stride < 0 and end in (FAR, END) for end, stride in zip(attrs["end"], attrs["strides"] or (), strict=False))
+
+
 def taken_places(size: int, begin: int, end: int, stride: int) -> range:
     """The positions of an axis that a slice selects."""
     return range(*clamped(size, begin, end, stride).indices(size))
@@ -199,7 +205,7 @@ def emit_slice(emit: Emitter, name: str, data: TensorType, parts: Mapping[int, t
     """Emits a slice of a value by name. Before opset 10 Slice has no strides and is replaced by Gather if sizes are static."""
     if not parts:
         return emit.node("Identity", [name])
-    # ONNX's shape inference, which ONNX Runtime uses in subgraphs, does not support FAR or END as the end of a backward slice
+    # ONNX's shape inference, which ONNX Runtime uses, does not support FAR or END as the end of a backward slice
     parts = {axis: (begin, -END if stride < 0 and _goes_to_the_front(end) else end, stride) for axis, (begin, end, stride) in parts.items()}
     begin, end, strides = ([part[i] for part in parts.values()] for i in range(3))
     if emit.opset >= 10:

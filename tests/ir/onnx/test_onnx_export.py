@@ -103,6 +103,20 @@ def test_a_backward_slice_in_which_shape_inference_finds_nothing(end: int, run: 
     np.testing.assert_array_equal(run(model, feeds)[0], run(result, feeds)[0])
 
 
+@pytest.mark.parametrize("end", [2**31 - 1, 2**63 - 1])
+def test_axes_are_written_behind_a_backward_slice_in_which_shape_inference_finds_nothing(end: int, run: Run) -> None:
+    """The slice has one element in the kernel, and none in inference, which rejects that Squeeze removes its axis."""
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 16]> g (float[3, 4] x) => (float[k] y)
+            <int64[1] b = {{2}}, int64[1] e = {{{end}}}, int64[1] zero = {{0}}, int64[1] back = {{-3}}>
+            {{ s = Slice (x, b, e, zero, back) u = Identity (s) y = Squeeze (u) }}"""
+    )
+    result = optimize(model).model
+    assert len(result.graph.node) == 2
+    given = {"x": np.arange(12, dtype=np.float32).reshape(3, 4)}
+    np.testing.assert_array_equal(run(model, given)[0], run(result, given)[0])
+
+
 def relu(x: Any) -> Any:
     return get_op("nn.relu")(x)
 
