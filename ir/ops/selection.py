@@ -26,9 +26,10 @@ _LARGEST_MASK: Final = 1 << 24
 
 
 def one_hot_array(indices: Array, on_value: Array, off_value: Array, depth: int, axis: int) -> Array:
-    """`on_value` where the position along `axis` equals the index, otherwise `off_value`; negative indices count from `depth`."""
+    """`on_value` where the position along `axis` equals the index, otherwise `off_value`; negative indices count from `depth`. Fractions
+    are dropped."""
     if from_numpy(indices.dtype) in FLOATS:
-        given = indices.astype(np.promote_types(indices.dtype, np.float32))
+        given = np.trunc(indices.astype(np.promote_types(indices.dtype, np.float32)))
     else:  # an unsigned index may exceed int64; all indices that are too large are equivalent
         given = np.minimum(indices, depth).astype(np.int64) if indices.dtype.kind == "u" else indices.astype(np.int64)
     places = np.where(given < 0, given + given.dtype.type(depth), given)

@@ -205,6 +205,7 @@ def test_dynamic_sizes_build_dynamic_operators() -> None:
     np.testing.assert_array_equal(computed(relay.strided_slice(x, (0, 0), n), n=np.array([1, 2])), X[:1, :2])
     hot = [relay.one_hot(places, relay.const(1.0), relay.const(0.0), 3) for places in (n, n.astype("int8"), n.astype("float16"))]
     hot += [relay.one_hot(relay.const([-1, 2]), relay.const(1.0), relay.const(0.0), depth) for depth in (3, relay.const(3))]
+    hot.append(relay.one_hot(relay.const([-1.0, 2.0]), relay.const(1.0), relay.const(0.0), 3))
     hot.append(relay.one_hot(n, relay.const(1.0), relay.const(0.0), relay.sum(relay.const([1, 2]))))
     for expr in hot:
         np.testing.assert_array_equal(computed(expr, n=np.array([-1, 2])), [[0, 0, 0], [0, 0, 1]])

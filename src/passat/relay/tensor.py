@@ -9,7 +9,6 @@ from typing import Final
 
 import numpy as np
 
-from passat.ir.dtypes import INTEGERS
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem, const
 from passat.ir.global_functions import register_func
 from passat.ir.op import OpTypeError
@@ -263,13 +262,14 @@ def one_hot(indices: Expr, on_value: Expr, off_value: Expr, depth: int | Expr, a
     type_ = known_type(indices)
     places = indices
     if isinstance(type_, TensorType) and not type_.dtype.startswith("uint"):
-        if type_.dtype in ("int8", "int16"):  # may be too narrow for an index beyond the depth
+        if type_.dtype not in ("int32", "int64"):  # may be too narrow for an index beyond the depth
             places, type_ = indices.astype("int64"), type_.with_dtype("int64")
-        nothing = const(_BEYOND if type_.dtype in INTEGERS else 0.5, type_.dtype)
+        nothing = const(_BEYOND, type_.dtype)
         if not isinstance(indices, Constant):
             places = call("where", call("less", places, const(0, type_.dtype)), nothing, places)
         elif (indices.data.numpy() < 0).any():
-            places = Constant(np.where(indices.data.numpy() < 0, nothing.data.numpy(), indices.data.numpy()))
+            given = indices.data.numpy().astype(type_.dtype)
+            places = Constant(np.where(given < 0, nothing.data.numpy(), given))
     if is_dynamic(depth):
         return call("dyn.one_hot", places, depth, on_value, off_value, axis=axis, dtype=dtype)
     return call("one_hot", places, on_value, off_value, depth=numbers("one_hot", "depth", depth)[0], axis=axis, dtype=dtype)

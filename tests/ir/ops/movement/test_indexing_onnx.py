@@ -125,6 +125,11 @@ def test_one_hot_of_fractions(bench: "Bench") -> None:
     assert bench.node("OneHot", 28, unread, {}) is None  # a depth that is not an integer and not known
 
 
+def test_fractions_of_indices_are_dropped(bench: "Bench") -> None:
+    indices = number([-0.5, 1.75, 2.0, -1.5], np.float32)
+    bench.hold("OneHot", 11, [indices, number(3), number([2, -1])], opsets=(9, 11, 26))
+
+
 def test_one_hot_takes_unsigned_indices(bench: "Bench") -> None:
     found = bench.value("one_hot", [number([1, 2**64 - 1], np.uint64), number(1.0, np.float32), number(0.0, np.float32)], depth=2)
     np.testing.assert_array_equal(found, [[0, 1], [0, 0]])
