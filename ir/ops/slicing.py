@@ -202,7 +202,8 @@ def _write_strided_slice(call: Call, inputs: Sequence[str], emit: Emitter) -> st
 
 
 def emit_slice(emit: Emitter, name: str, data: TensorType, parts: Mapping[int, tuple[int, int, int]]) -> str:
-    """Emits a slice of a value by name. Before opset 10 Slice has no strides and is replaced by Gather if sizes are static."""
+    """Emits a slice of a value by name. Before opset 10 Slice has no strides and is replaced by Gather if sizes are static, except of
+    strings, which ONNX Runtime gathers wrongly."""
     if not parts:
         return emit.node("Identity", [name])
     # ONNX's shape inference, which ONNX Runtime uses, does not support FAR or END as the end of a backward slice
@@ -215,7 +216,7 @@ def emit_slice(emit: Emitter, name: str, data: TensorType, parts: Mapping[int, t
         size = data.shape[axis]
         if part[2] == 1:
             name = emit.node("Slice", [name], {"starts": part[:1], "ends": part[1:2], "axes": (axis,)})
-        elif isinstance(size, int):
+        elif isinstance(size, int) and data.dtype != "string":
             name = emit.node("Gather", [name, int64(emit, taken_places(size, *part))], {"axis": axis})
         else:
             raise OnnxVersionError(f"a slice of {data!r} with a stride other than 1 needs ONNX opset 10 or later")

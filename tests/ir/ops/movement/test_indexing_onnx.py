@@ -255,6 +255,13 @@ def test_our_own_operators_are_written(bench: "Bench") -> None:
         (
             "reverse",
             9,
+            [TensorType((3, 2), "string")],
+            {"axis": 0},
+            r"a slice of Tensor\[\(3, 2\), string\] with a stride other than 1 needs ONNX opset 10",
+        ),
+        (
+            "reverse",
+            9,
             [TensorType((N,))],
             {"axis": 0},
             r"a slice of Tensor\[\(n,\), float32\] with a stride other than 1 needs ONNX opset 10",
