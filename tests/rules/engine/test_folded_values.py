@@ -249,6 +249,13 @@ LEFT = {op.name for op in OPS if op.name.startswith("contrib.")}
 """Calls of ONNX Runtime's own operators on constants are not folded: the onnx package cannot check whether such a node is valid."""
 RUNTIME = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
 EXTREMA = ("elemwise_max", "elemwise_min", "maximum", "minimum")
+IN_NIGHTLY_RUNS = {
+    "logsumexp": "NaN counts or not, by its place",
+    "nn.batch_norm": "another formula, in which an infinite mean or variance gives NaN",
+    "nn.hard_swish": "the factor is narrowed to float32 on the way, in float64 and opset 18",
+    "nn.softplus": "its exponential overflows, in float16, float64 and opset 18",
+    "take": "strings of which only the first of each part is copied",
+}
 OTHERWISE = {
     **dict.fromkeys(("argmax", "argmin", "max", "min"), "NaN counts or not, by its place"),
     **{f"nn.{kind}_pool{rank}d": "NaN counts or not, by its place" for kind in ("max", "global_max") for rank in (1, 2, 3)},
@@ -262,6 +269,7 @@ OTHERWISE = {
     "nn.instance_norm": "another formula, with less digits",
     "nn.log_softmax": "of infinities in float64, what the greatest element is not taken from",
     "nn.lrn": "an infinity spoils all channels",
+    **(IN_NIGHTLY_RUNS if SOAK else {}),
 }
 """Operators for which ONNX Runtime differs from ONNX and Passat's kernels by more than rounding. Folded values are ONNX Runtime's; rules
 are checked with the kernels."""
