@@ -293,6 +293,7 @@ def _rotary(graph: Builder, form: Form) -> Draft:
 def _recurrent(graph: Builder, form: Form) -> Draft:
     gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[form.op]
     hidden, direction = 2, graph.one_of(["forward", "reverse", "bidirectional"])
+    graph.never_empty = True  # a batch of nothing ends the process in ONNX Runtime's LSTM and GRU
     ways = 2 if direction == "bidirectional" else 1
     x = graph.operand({FLOAT}, lambda value: value.rank == 3 and 0 not in value.shape, lambda: (3, 2, 4))
     parts = [_weight(graph, FLOAT, (ways, gates * hidden, width)) for width in (x.shape[2], hidden)]
