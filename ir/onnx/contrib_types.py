@@ -89,7 +89,7 @@ def _rows(data: TensorType) -> Type:
 
 
 def _normalized(node: _Node) -> Sequence[Type]:
-    """Beside the result, the inverse deviation of each row. Along several axes, ONNX Runtime infers another shape than it computes."""
+    """Beside the result, the inverse deviation of each row. Along several axes, ONNX Runtime computes a shape that it does not infer."""
     data, axis = node.tensor(0), node.attrs.get("axis", -1)
     return [*_like(node, dtype=1), _rows(data) if axis in (-1, data.ndim - 1) else UNKNOWN]
 
