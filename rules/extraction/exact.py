@@ -2,7 +2,7 @@
 
 import datetime
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Final, NamedTuple
 
@@ -109,7 +109,8 @@ def solve_exactly(space: Space, roots: Sequence[int], known: Mapping[int, int], 
 
 def useful_nodes(space: Space, roots: Sequence[int]) -> dict[int, list[int]]:
     """The nodes of each e-class that a cheapest choice for the roots may contain. Omits nodes without a finite program, and nodes dominated
-    by another of their e-class, which costs no more and needs no other operands."""
+    by another of their e-class, which costs no more and needs no other operands. Nodes with which a bias does not apply are kept."""
+    takers = {taker for bias in space.biases.values() for taker in bias.takers}
     finite = trees_from_leaves(space)
     members: dict[int, list[int]] = {}
     for node, cls in enumerate(space.classes):
@@ -121,19 +122,19 @@ def useful_nodes(space: Space, roots: Sequence[int]) -> dict[int, list[int]]:
     while stack:
         cls = stack.pop()
         if cls not in kept:
-            kept[cls] = _not_needless(space, members.get(cls, []))
+            kept[cls] = _not_needless(space, members.get(cls, []), takers)
             stack.extend(part for node in kept[cls] for part in space.children[node])
     return kept
 
 
-def _not_needless(space: Space, nodes: Sequence[int]) -> list[int]:
+def _not_needless(space: Space, nodes: Sequence[int], takers: Container[int]) -> list[int]:
     if len(nodes) > _COMPARED:
         return list(nodes)
     kept: list[tuple[int, frozenset[int]]] = []
     dearest: list[float] = []
     for node in sorted(nodes, key=lambda node: (space.costs[node], len(space.children[node]), node)):
         parts, cost = frozenset(space.children[node]), space.costs[node]
-        if not any(others <= parts and most <= cost for (_, others), most in zip(kept, dearest, strict=True)):
+        if node in takers or not any(others <= parts and most <= cost for (_, others), most in zip(kept, dearest, strict=True)):
             kept.append((node, parts))
             dearest.append(cost + space.biases[node].apart if node in space.biases else cost)
     return [node for node, _ in kept]

@@ -116,6 +116,14 @@ def test_exact_search_finds_the_cheapest_of_all_choices(egraph: tuple[Nodes, Bia
     assert not greedy.proven
 
 
+def test_a_dearer_node_without_an_extra_cost_is_found() -> None:
+    """The first node costs 2 more unless it reads the second, which costs 1 more than the third."""
+    space, first = space_of([(0, 0.0, [1]), (1, 1.0, []), (1, 0.0, [])], {0: (frozenset({1}), 2.0)})
+    found = climb(space, [first[0]], 10)
+    assert found.cost == 1.0
+    assert found.choice[first[1]] == 1
+
+
 @settings(deadline=None, max_examples=share(15, 30))
 @given(egraphs())
 def test_the_solver_alone_is_right(egraph: tuple[Nodes, Biases, list[int]]) -> None:
