@@ -115,7 +115,8 @@ class Eager:
                 graph.nested -= 1
             statistics.unions += 1
             graph.applied += 1
-            graph.decisions.append(Decision(matcher.rule_name, place, "", new, made, len(graph)))
+            values = [graph.constant_of(operand) for operand in new.operands]  # others may be constant later
+            graph.decisions.append(Decision(matcher.rule_name, place, "", new, made, len(graph), values))
             return graph.find(made)
         return -1
 

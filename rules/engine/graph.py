@@ -116,7 +116,7 @@ class NewNode(NamedTuple):
 
 class Decision(NamedTuple):
     """An eager rule's decision on a node: the rule, the node's position, the rejection reason ('' if applied), the node, its replacement,
-    and the number of nodes at that time."""
+    and at that time the number of nodes and the values of constant operands."""
 
     rule: str
     place: Expr | None
@@ -124,6 +124,7 @@ class Decision(NamedTuple):
     new: NewNode | None = None
     made: int = -1
     size: int = 0
+    values: Sequence[Value | None] = ()
 
 
 class Graph:
@@ -409,7 +410,8 @@ class Graph:
         head, payload, operands = self.symbols[node], self.payloads[node], self.operands[node]
         if head is GET_SYMBOL and isinstance(whole := self.constant_of(operands[0]), tuple):
             made = self.add_value(whole[payload])
-            self.decisions.append(Decision(FIELD_RULE, None, "", NewNode(head, payload, operands, self.types[node]), made, len(self)))
+            new = NewNode(head, payload, operands, self.types[node])
+            self.decisions.append(Decision(FIELD_RULE, None, "", new, made, len(self), (whole,)))
             return made
         return self.eager.apply(self, head, payload, tuple(map(self.find, operands)), self.types[node], self.known_of(node))
 

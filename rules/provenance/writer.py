@@ -262,10 +262,10 @@ class _Nodes:
         return self.terms.add([kinds.IF if isinstance(region, If) else kinds.APPLY, [*operands, *inner]])
 
     def eager(self, decision: Decision) -> int:
-        """The term that an eager rule was applied to; constant operands are stored by value."""
+        """The term that an eager rule was applied to; operands that were constant by then are stored by value."""
         new = decision.new
         assert new is not None
-        values = [(operand, self._constant(operand)) for operand in new.operands]
+        values = zip(new.operands, decision.values, strict=True)
         parts = [self.term(operand) if value is None else self.value(value) for operand, value in values]
         if new.head.op is not None:
             return self.terms.call(new.head.op, self.graph.attrs[new.payload], parts)

@@ -19,7 +19,7 @@ from passat.rules.passes.algebra import linear_algebra
 from passat.rules.rule import EAGER, EXPLORING, LOWERING, MULTI_PATTERN, REDUCING, Rule, RuleSetMeta, without_operators
 from passat.rules.rule_pass import RulePass
 from passat.rules.why_not import Inquiry, Kind
-from tests.rules.building import func, ops, tup, var
+from tests.rules.building import const, func, ops, tup, var
 from tests.rules.library.cases import Case, options
 from tests.rules.library.test_algebra_list import LIST
 from tests.rules.library.test_every_rule_has_cases import FILES, module, tables_of
@@ -115,6 +115,15 @@ def test_excluding_untaken_rules_does_not_change_the_cost(name: str) -> None:
     for rule in sorted(fired - led):
         other = apply(linear_algebra(), function, rules__math=LIST[name].math, rules__disabled=[rule])
         assert program_cost(other.function.body, ROOFLINE) <= program_cost(found.main.body, ROOFLINE) * (1 + 1e-9), rule
+
+
+def test_of_eager_rules_on_operands_that_are_constant_later() -> None:
+    """The shape of the product is known before the product, which is one of zeros."""
+    product = var("x", (0, 3), "int64") * const((0, 0, 0), "int64")
+    flat = ops.nn.batch_flatten(product, axis=2)
+    function = infer_type(func(tup(ops.abs(product), flat, ops.dyn.reshape(flat, ops.shape_of(flat)))))
+    assert isinstance(function, Function)
+    assert written(function, [default_pipeline()], **{"rules.cost": "nodes", "rules.joint": True}).check().complete
 
 
 @settings(deadline=None, max_examples=share(10, 300), derandomize=True, suppress_health_check=list(HealthCheck))
