@@ -150,7 +150,7 @@ sum afterwards. A product of 192 columns with its bias takes 0.96 of the time on
 768 columns 0.99 and 1.02 to 1.06 (one thread)."""
 _LARGE: Final = 1 << 20
 """Large results have more elements. Unknown sizes count as 64, as for costs. 256 columns of two unknown sizes are at the limit: on
-matrices, a BERT and a Whisper of hidden 256 take 0.96 to 0.99 of the time up to 1,024 rows, and as long on 4,096."""
+matrices, a BERT and a Whisper of hidden 256 take 0.95 to 0.99 of the time on 128 to 1,024 rows, and about as long on 16 and 4,096."""
 
 
 @dataclass
