@@ -138,20 +138,19 @@ def node_types(
             _ml_type(op.op_type, place, found, types, attrs) if isinstance(type_, IncompleteType) else type_
             for place, type_ in zip(places, inferred, strict=True)
         ]
-    if op.op_type == "MeanVarianceNormalization" and not op.domain:
-        inferred = [types[0]]  # ONNX infers nothing
-    if op.op_type in _WINDOWS and not op.domain and inferred == [UNKNOWN]:
-        inferred = [_window(attrs)]  # ONNX infers no rank from a size that is not constant
-    # The rank is known even if ONNX does not know the size of the split axis.
-    if op.op_type == "Split" and inferred == [UNKNOWN] * present:
-        inferred = [_part(types[0], attrs.get("axis", 0))] * present
+    if inferred == [UNKNOWN] * present and not op.domain:
+        inferred = [_not_inferred(op.op_type, types, attrs)] * present
     return inferred if op.domain else without_doubtful(node, attrs, types, inferred)
 
 
-def _window(attrs: Mapping[str, AnyValue]) -> Type:
-    """The type of a window of unknown size."""
-    dtype = ELEMENT_TYPES.get(attrs.get("output_datatype", TensorProto.FLOAT))
-    return UNKNOWN if dtype is None else TensorType((ANY,), dtype)
+def _not_inferred(op_type: str, types: Sequence[Type], attrs: Mapping[str, AnyValue]) -> Type:
+    """The type of each result of a standard operator for which ONNX infers none: what is known without it."""
+    if op_type == "MeanVarianceNormalization":
+        return types[0]
+    if op_type == "Split":  # the rank is known even if the size of the split axis is not
+        return _part(types[0], attrs.get("axis", 0))
+    dtype = ELEMENT_TYPES.get(attrs.get("output_datatype", TensorProto.FLOAT)) if op_type in _WINDOWS else None
+    return UNKNOWN if dtype is None else TensorType((ANY,), dtype)  # the size of a window is an operand
 
 
 def _part(whole: Type, axis: int) -> Type:
