@@ -8,12 +8,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as AnyValue
 
-from passat.apart import EndedError, RejectedError, error_stream, show_code
-from passat.choose import NothingToTimeError, Times, choose_feed, take_turns, time_of
+from passat.apart import error_stream, show_code
+from passat.choose import NothingToTimeError, Times, race
 from passat.feeds import GivenInputs, write_inputs
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, check, save, to_onnx
@@ -26,7 +25,7 @@ from passat.passmgr.inspection.checks import module_flaws
 from passat.pipelines import Passes, build_pipeline
 from passat.report import bytes_of, histogram, node_count
 from passat.rules import RuleSet
-from passat.runner import ModelSource, Runner, VerifyError, loadable, sentence_of
+from passat.runner import ModelSource
 from passat.settings import DEFAULT_LEVEL, Variant
 from passat.source import open_source
 from passat.verify import AS_USUAL, Comparing, Reference
@@ -105,80 +104,43 @@ class WrongValue(Check):
 
 
 class Slower(Check):
-    """True if a model takes longer on ONNX Runtime than the original, with optimizations on and one thread.
+    """True if a model takes longer on ONNX Runtime than the original, with all optimizations and one thread.
 
-    Runs both interleaved on the same inputs and compares the medians. The model is slower if its median exceeds the original's by more than
-    `margin`. Within `doubt` of that limit, also relative to the original's time, the check cannot decide: the difference may be noise.
-    Symbolic dimensions get the largest of a few sizes on which the original runs.
+    Runs both interleaved on the same inputs (`race`) and compares the medians. The model is slower if its median exceeds the original's by
+    more than `margin`. Within `doubt` of that limit, also relative to the original's time, the check cannot decide: the difference may be
+    noise. Symbolic dimensions get the largest of a few sizes on which the original runs.
     """
-
-    ROUNDS: Final = (15, 200)
-    """Minimum and maximum number of rounds. Fewer than the maximum suffice if all of them say the same."""
-    SECONDS: Final = 1.0
-    """Seconds of measuring, unless that is fewer or more rounds than these."""
-    SLICE: Final = 0.002
-    """Minimum seconds of one turn: a fast model runs several times in it."""
 
     def __init__(
         self, original: ModelSource, folder: str | None = None, *, margin: float = 0.1, how: Comparing = AS_USUAL, doubt: float = 0.0
     ) -> None:
         super().__init__(folder)
+        self._original = original
         self._margin = margin
+        self._how = how
         self._doubt = doubt
-        self._feed = self._choose(original, how)
-        self._original = self._runner(original)
-
-    def _runner(self, model: ModelSource, *, apart: bool = False) -> Runner:
-        """A model to be timed. It first runs once `apart`, in a child process, since ONNX Runtime may end the process."""
-        return Runner(model, folder=self._folder, threads=1, optimize=True, apart=apart)
-
-    def _choose(self, original: ModelSource, how: Comparing) -> dict[str, AnyValue]:
-        try:
-            return choose_feed(self._runner(original, apart=True), how)
-        except NothingToTimeError as error:
-            raise NoReferenceError(f"there is nothing to measure: the original {error}") from error
-        except (RejectedError, EndedError) as error:
-            raise NoReferenceError(f"there is nothing to measure: ONNX Runtime does not load the original: {sentence_of(error)}") from error
 
     def judge(self, model: "ModelProto") -> str | None:
         """The times, if the model is slower."""
         try:
-            with loadable(model, self._folder) as source:
-                self._runner(source, apart=True).run(self._feed)
-                candidate = self._runner(source)
-                candidate.run(self._feed)
-        except VerifyError:
-            raise
-        except Exception as error:  # a model that does not run has no time
-            self.unclear = f"it does not run on ONNX Runtime: {sentence_of(error)}"
+            (given, own), _ = race(self._original, 0, [("the model", model)], self._folder, self._how, decided=self._is_clear)
+        except NothingToTimeError as error:
+            raise NoReferenceError(f"there is nothing to measure: the original {error}") from error
+        if own.failed:
+            self.unclear = f"it does not run on ONNX Runtime: {own.failed}"
             return None
-        before, after = self._times(candidate)
+        before, after = given.seconds, own.seconds
         times = f"it takes {after * 1e3:.3g} ms where the original takes {before * 1e3:.3g} ms, {after / before:.2f} times as long"
         if abs(after / before - 1 - self._margin) < self._doubt:
             self.unclear = f"{times}, which is near the limit of {1 + self._margin:g} times"
             return None
         return times if after > before * (1 + self._margin) else ""
 
-    def _times(self, candidate: Runner) -> tuple[float, float]:
-        runners = (self._original, candidate)
-        before, after = take_turns(
-            lambda which, repeat: self._time(runners[which], repeat),
-            2,
-            rounds=self.ROUNDS,
-            seconds=self.SECONDS,
-            turn=self.SLICE,
-            decided=self._is_clear,
-        )
-        return median(before), median(after)
-
     def _is_clear(self, times: Times) -> bool:
         """True if the model is slower in every round, or in none, and far from the limit."""
-        before, after = times
-        differences = [mine / theirs - 1 - self._margin for theirs, mine in zip(before, after, strict=True)]
-        return min(differences) > self._doubt or max(differences) < -self._doubt
-
-    def _time(self, runner: Runner, repeat: int) -> float:
-        return time_of(runner, self._feed, repeat)
+        before, *others = times
+        differences = [mine / theirs - 1 - self._margin for own in others for theirs, mine in zip(before, own, strict=True)]
+        return all(each > self._doubt for each in differences) or all(each < -self._doubt for each in differences)
 
 
 class Larger(Check):

@@ -270,17 +270,18 @@ def _models(settings: PassContext, count: int, first: str) -> Iterator[tuple[str
 def race(
     original: ModelSource,
     nodes: int,
-    candidates: "Sequence[tuple[Candidate, ModelProto]]",
+    candidates: "Sequence[tuple[str, ModelProto]]",
     folder: str | None,
     how: Comparing,
     threads: int = 1,
-) -> "tuple[list[Timing], tuple[Candidate, ModelProto] | None]":
-    """The times of the input and of the candidates, and the fastest candidate with its model; None if no candidate is faster.
+    decided: Callable[[Times], bool] = lambda times: False,
+) -> tuple[list[Timing], int | None]:
+    """The times of the input and of the candidates, models with names, and the number of the fastest; None if no candidate is faster.
 
-    `nodes` is the node count of the input. All models run with all optimizations of ONNX Runtime, on one thread or the
-    `threads` given (0 for all). A candidate is faster if
-    its median is below the input's by more than `MARGIN` and its time is below the input's in `SURE` of the rounds; among those within the
-    margin of the fastest, the first wins. Raises NothingToTimeError if the input does not load or run.
+    `nodes` is the node count of the input. All models run with all optimizations of ONNX Runtime, on one thread or the `threads` given (0
+    for all), until the times are `decided`. A candidate is faster if its median is below the input's by more than `MARGIN` and its time is
+    below the input's in `SURE` of the rounds; among those within the margin of the fastest, the first wins. Raises NothingToTimeError if
+    the input does not load or run.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -307,20 +308,25 @@ def race(
             numbers[number] = len(runners)
             runners.append(runner)
         times = take_turns(
-            lambda which, repeat: time_of(runners[which], feed, repeat), len(runners), rounds=ROUNDS, seconds=SECONDS, turn=TURN
+            lambda which, repeat: time_of(runners[which], feed, repeat),
+            len(runners),
+            rounds=ROUNDS,
+            seconds=SECONDS,
+            turn=TURN,
+            decided=decided,
         )
     timings = [Timing("the input", median(times[0]), len(times[0]), nodes=nodes)]
-    for number, (candidate, model) in enumerate(candidates):
+    for number, (name, model) in enumerate(candidates):
         if number in failed:
-            timings.append(Timing(candidate.name, failed=failed[number]))
+            timings.append(Timing(name, failed=failed[number]))
         else:
             own = times[numbers[number]]
             below = sum(a < b for a, b in zip(own, times[0], strict=True)) / len(own)
-            timings.append(Timing(candidate.name, median(own), len(own), below, node_count(histogram(model))))
+            timings.append(Timing(name, median(own), len(own), below, node_count(histogram(model))))
     best = fastest(timings)
     winner = 0 if best is None else best + 1
     timings[winner] = replace(timings[winner], chosen=True)
-    return timings, None if best is None else candidates[best]
+    return timings, best
 
 
 def fastest(timings: Sequence[Timing]) -> int | None:

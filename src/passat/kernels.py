@@ -9,10 +9,8 @@ from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from passat.choose import MARGIN, Candidate, NothingToTimeError, race
-from passat.ir.module import IRModule
+from passat.choose import MARGIN, NothingToTimeError, race
 from passat.kernel_library import HASH, MADE_FOR, hash_of, this_platform
-from passat.passmgr import PassContext
 from passat.profiling import node_times
 from passat.runner import CustomOpsError, Runner, VerifyError, custom_operators, sentence_of
 from passat.runtime.kernels import CompilerError, Kernels, NoCompilerError, build_library, compiler, fuse, library_source
@@ -154,8 +152,7 @@ def _timed(
     gains = []
     for threads in settings_of_threads():
         where = f"with {os.cpu_count()} threads" if threads != 1 else "on one thread"
-        contestants = [(Candidate("with kernels", IRModule(), PassContext()), kernels.model)]
-        (given, own), best = race(model, nodes, contestants, folder, how, threads)
+        (given, own), best = race(model, nodes, [("with kernels", kernels.model)], folder, how, threads)
         if own.failed:
             return _without(f"kernels: none were kept: {own.failed}")
         if best is None:

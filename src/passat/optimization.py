@@ -329,7 +329,8 @@ def fastest(job: Job, given: Given, rivals: Sequence[Candidate]) -> Outcome | No
     if not models:
         return None
     try:
-        timings, best = race(source.runnable, report.node_count_before, models, source.folder, job.how)
+        named = [(candidate.name, model) for candidate, model in models]
+        timings, best = race(source.runnable, report.node_count_before, named, source.folder, job.how)
     except NothingToTimeError as error:
         report.cost_notes.append(f"nothing was timed, the cost decides: the model {error}")
         return None
@@ -337,7 +338,7 @@ def fastest(job: Job, given: Given, rivals: Sequence[Candidate]) -> Outcome | No
     report.cost_before = report.cost_after = _cost(given.module, job.prices)
     if best is None:
         return _kept(job, given, f"no candidate is faster than the input by more than {MARGIN:.0%}")
-    candidate, model = best
+    candidate, model = models[best]
     return _taken(job, Outcome(model, candidate.module, candidate.settings), _cost_as_written(job, given, model, candidate.module))
 
 

@@ -360,7 +360,7 @@ def test_a_model_that_ends_it_is_not_timed(text: str) -> None:
     report = passat.optimize(parsed(text), choose="time", allow_unverified=True).report
     assert any(note.startswith("nothing was timed, the cost decides: the model") and note.endswith(ENDED) for note in report.cost_notes)
     with pytest.raises(CheckError, match=f"there is nothing to measure: .*{ENDED}"):
-        Slower(parsed(text))
+        Slower(parsed(text))(from_onnx(parsed(text)))
 
 
 @pytest.mark.parametrize(("original", "result"), DYING, ids=["run", "load"])

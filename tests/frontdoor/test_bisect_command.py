@@ -140,7 +140,7 @@ def test_a_pass_that_raises() -> None:
 
 
 def test_a_slower_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("passat.bisection.Slower.ROUNDS", (5, 5))
+    monkeypatch.setattr("passat.choose.ROUNDS", (5, 5))
     result = run("bisect", RESNET, "--check", "slower", "--margin", "100")
     assert result.exit_code == 1
     assert "is good after all passes" in result.stderr

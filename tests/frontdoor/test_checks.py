@@ -13,7 +13,9 @@ import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+import passat.choose
 from passat.bisection import READ_AND_WRITTEN, CheckError, Command, Crash, Slower, WrongValue, find_guilty, make_check, read_leniently
+from passat.choose import Times
 from passat.ir.expr import Call, Function, RefCreate, RefRead, Var
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx, to_onnx
@@ -142,13 +144,14 @@ def test_values_need_an_original_that_runs() -> None:
 def test_the_pass_that_makes_a_model_slower_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     costs: dict[Runner, int] = {}
 
-    def runner(self: Slower, made: ModelProto, *, apart: bool = False) -> Runner:
+    def runner(source: ModelProto | bytes, folder: str | None, threads: int = 1, *, apart: bool = False) -> Runner:
+        made = source if isinstance(source, ModelProto) else onnx.load_from_string(source)
         found = Runner(made, folder=None, threads=1, apart=apart)
         costs[found] = len(made.graph.node)
         return found
 
-    monkeypatch.setattr(Slower, "_runner", runner)
-    monkeypatch.setattr(Slower, "_time", lambda self, runner, repeat: costs[runner] * 1e-3)
+    monkeypatch.setattr(passat.choose, "_runner", runner)
+    monkeypatch.setattr(passat.choose, "time_of", lambda runner, feed, repeat: costs[runner] * 1e-3)
     fast, slow = model("Neg"), model("Neg", "Neg", "Neg")
     check = Slower(fast)
     pipeline = Sequential([becoming("Same", fast), becoming("Slow", slow), becoming("Also", slow)])
@@ -161,24 +164,25 @@ def test_times_are_measured() -> None:
     assert Slower(scaled(1.0), margin=-1.0)(from_onnx(scaled(1.0))) is True
 
 
-def test_turns_are_taken_and_medians_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    check = Slower(scaled(1.0), margin=0.5)
-    order: list[bool] = []
-
-    def time(runner: Runner, repeat: int) -> float:
-        ours = runner is not check._original
-        order.append(ours)
-        # one run of the original is an outlier, which does not affect the median
-        return (1.4 if ours else 100.0 if len(order) == 7 else 1.0) * factor
-
-    monkeypatch.setattr(check, "_time", time)
-    monkeypatch.setattr(Slower, "SECONDS", 0.0)
-    factor = 1.0
-    assert check(from_onnx(scaled(1.0))) is False
-    assert order[6:] == [True, False, False, True] * 7 + [True, False]
-    monkeypatch.setattr(check, "_margin", 0.3)
+def test_medians_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One run of the original is an outlier."""
+    monkeypatch.setattr(passat.choose, "take_turns", lambda *_, **options: [[1.0, 100.0, 1.0], [1.4] * 3])
+    assert Slower(scaled(1.0), margin=0.5)(from_onnx(scaled(1.0))) is False
+    check = Slower(scaled(1.0), margin=0.3)
     assert check(from_onnx(scaled(1.0))) is True
     assert check.why == "it takes 1.4e+03 ms where the original takes 1e+03 ms, 1.40 times as long"
+
+
+@pytest.mark.parametrize(("after", "clear"), [(2.0, True), (1.0, True), (1.12, False)])
+def test_no_more_is_measured_than_is_clear(after: float, clear: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def turns(*_: object, decided: Callable[[Times], bool], **options: object) -> Times:
+        times = [[1.0] * 11, [after] * 11]
+        assert decided(times) is clear
+        assert not decided([[*times[0], 1.0], [*times[1], 1.12]])
+        return times
+
+    monkeypatch.setattr(passat.choose, "take_turns", turns)
+    assert Slower(scaled(1.0), doubt=0.05)(from_onnx(scaled(1.0))) is ((after > 1.1) if clear else None)
 
 
 def test_a_model_that_does_not_run_has_no_time() -> None:
@@ -189,7 +193,7 @@ def test_a_model_that_does_not_run_has_no_time() -> None:
     graph = helper.make_graph([reshape], "g", values, [helper.make_tensor_value_info("y", 1, None)])
     broken = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     with pytest.raises(CheckError, match="there is nothing to measure: the original does not run on random inputs"):
-        Slower(broken)
+        Slower(broken)(from_onnx(scaled(1.0)))
 
 
 def custom() -> ModelProto:

@@ -13,16 +13,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from passat.bisection import Slower
 from passat.ir.onnx import load
 from passat.passmgr import FlappingError, PassContext
 from passat.pipelines import build_pipeline
-from passat.report import histogram
+from passat.report import Timing, histogram
 from passat.rule_bisection import bisect_rules
 from passat.rule_reproducer import save_bisection
 from passat.rule_search import ALL, RuleRuns
 from passat.rulefile import load_rules
-from passat.runner import Runner
 from tests.frontdoor.wrong_rules import BERT, RAISING, RESNET, bisect, branches, chain, found, run, value_info, write, write_rules
 
 
@@ -243,17 +241,13 @@ def test_an_interruption_ends_it() -> None:
 def test_times_near_the_limit_are_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each application makes the model slower by 4 %; the limit is 10 %."""
 
-    def times(self: Slower, candidate: Runner) -> tuple[float, float]:
-        return 1.0, 1.0 + 0.04 * (19 - histogram(seen[-1]).get("Relu", 0))
+    def times(
+        original: object, nodes: int, named: list[tuple[str, onnx.ModelProto]], *_: object, **options: object
+    ) -> tuple[list[Timing], None]:
+        seconds = 1.0 + 0.04 * (19 - histogram(named[0][1]).get("Relu", 0))
+        return [Timing("the input", 1.0), Timing("the model", seconds)], None
 
-    def judge(self: Slower, model: onnx.ModelProto) -> str | None:
-        seen.append(model)
-        return judged(self, model)
-
-    seen: list[onnx.ModelProto] = []
-    judged = Slower.judge
-    monkeypatch.setattr(Slower, "_times", times)
-    monkeypatch.setattr(Slower, "judge", judge)
+    monkeypatch.setattr("passat.bisection.race", times)
     data = found(chain(), "--rules", "wrong.py", "--check", "slower")
     assert data["application"]["candidates"] == [2, 3, 4]
     assert data["why"] == "it takes 1.16e+03 ms where the original takes 1e+03 ms, 1.16 times as long"
