@@ -14,11 +14,15 @@ from collections.abc import Callable, Sequence
 from typing import Any as AnyValue
 from typing import Final, NamedTuple, TypeAlias
 
+import numpy as np
+
 from passat.ir.passat_error import PassatError
+from passat.ir.tensor import Array
+from passat.judging import Closeness, judge
 from passat.optimizer import optimize_with
 from passat.runner import Runner, loadable
 from passat.settings import ArgumentError, Settings, settings_of
-from passat.torch_graph import GraphModule, Outputs, Split, Tensor, UnsupportedError, difference, export, outputs_of, split
+from passat.torch_graph import GraphModule, Outputs, Split, Tensor, UnsupportedError, export, outputs_of, split
 
 MOST_VERSIONS: Final = 16
 """Maximum number of weight values for which one graph is optimized. Weights that change more often are not constants."""
@@ -158,9 +162,9 @@ class Compiled:
         import torch
 
         for found, wanted in zip(results, _run_graph(self._graph, arguments), strict=True):
-            said = difference(found, wanted) if isinstance(wanted, torch.Tensor) else ""
+            said = difference(_to_numpy(found), _to_numpy(wanted)) if isinstance(wanted, torch.Tensor) else ""
             if said:
-                raise UnsupportedError(f"its exported program returns {said}")
+                raise UnsupportedError(f"a result of its exported program {said}")
 
     def _warn(self, why: str) -> None:
         """Warns, once for each reason."""
@@ -171,6 +175,16 @@ class Compiled:
 
 def _run_graph(graph: GraphModule, arguments: Sequence[AnyValue]) -> tuple[AnyValue, ...]:
     return tuple(graph(*arguments))
+
+
+CLOSE: Final = {"float64": 1e-6, "float32": 1e-3, "float16": 2e-2, "bfloat16": 8e-2}
+"""Allowed difference from PyTorch's results, relative to the largest element."""
+
+
+def difference(found: Array, wanted: Array) -> str:
+    """How a result differs from PyTorch's by more than rounding; "" if it does not."""
+    largest = float(np.abs(wanted[np.isfinite(wanted)]).max(initial=0))
+    return judge(wanted, found, lambda: None, Closeness(atol=CLOSE.get(wanted.dtype.name, 0.0) * largest + 1e-12)).reason
 
 
 def _sampled(weight: Tensor) -> memoryview:
@@ -195,7 +209,6 @@ def _to_numpy(tensor: Tensor) -> AnyValue:
 
 
 def _to_torch(value: AnyValue) -> Tensor:
-    import numpy as np
     import torch
 
     value = np.require(value, requirements="W")

@@ -198,25 +198,3 @@ def _memory(node: AnyValue) -> AnyValue:
         return value.untyped_storage()._cdata
     except Exception:  # a number, or a tensor without memory of its own
         return None
-
-
-CLOSE: Final = {"float64": 1e-6, "float32": 1e-3, "float16": 2e-2, "bfloat16": 8e-2}
-"""Allowed difference from PyTorch's results, relative to the largest element."""
-
-
-def difference(found: Tensor, wanted: Tensor) -> str:
-    """How a result differs from PyTorch's by more than rounding; '' if it does not."""
-    import torch
-
-    if found.dtype != wanted.dtype or found.shape != wanted.shape:
-        return f"{found.dtype} of {tuple(found.shape)} instead of {wanted.dtype} of {tuple(wanted.shape)}"
-    tolerance = CLOSE.get(str(wanted.dtype).removeprefix("torch."), 0.0)
-    if not tolerance:
-        return "" if torch.equal(found, wanted) else "other values"
-    mine, theirs = found.double(), wanted.double()
-    odd = ~torch.isfinite(theirs)
-    if not torch.equal(torch.where(odd, mine, 0.0).nan_to_num(nan=3.0), torch.where(odd, theirs, 0.0).nan_to_num(nan=3.0)):
-        return "other infinities or NaN"
-    off = torch.where(odd, 0.0, (mine - theirs).abs()).amax() if mine.numel() else torch.tensor(0.0)
-    scale = torch.where(odd, 0.0, theirs.abs()).amax() if mine.numel() else torch.tensor(0.0)
-    return "" if off <= tolerance * scale + 1e-12 else f"values that differ by {float(off):.3g}, where the largest is {float(scale):.3g}"

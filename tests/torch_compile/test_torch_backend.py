@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxscript")
 
-from passat.torch_backend import FallbackWarning  # noqa: E402  # torch may be missing
+from passat.torch_backend import FallbackWarning, difference  # noqa: E402  # torch may be missing
 
 NAME = "passat.torch"
 
@@ -196,6 +196,22 @@ def test_models_that_change_their_buffers_are_left_to_torch() -> None:
     with torch.no_grad():
         falls_back(model, x, why="it changes its arguments, or buffers of the model")  # and runs once
         close(model.running_mean, x.mean(0) * 0.1)
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "said"),
+    [
+        ([1000.0, 0.5, float("nan")], [1000.0, 0.1, float("nan")], ""),  # relative to the largest element
+        ([1e-13], [0.0], ""),
+        ([1.0, 2.0], [1.0, 2.1], "differs in 1 of 2 elements by more than rounding: 2.1 became 2 at [1]"),
+        ([1.0, float("inf")], [1.0, float("nan")], "differs in 1 of 2 elements, in being finite: nan became inf at [1]"),
+        ([1, 2], [1, 3], "differs in 1 of 2 elements: 3 became 2 at [1]"),
+        ([1.0], [1], "has element type float32 where int64 is expected"),
+        ([1.0], [1.0, 1.0], "has shape [1] where [2] is expected"),
+    ],
+)
+def test_results_are_those_of_pytorch_up_to_rounding(found: Any, wanted: Any, said: str) -> None:
+    assert difference(torch.tensor(found).numpy(), torch.tensor(wanted).numpy()) == said
 
 
 def test_results_that_share_memory_are_left_to_torch() -> None:
