@@ -8,6 +8,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 
 from passat.ir.onnx.alignment import location_of, location_within
 from passat.ir.onnx.frame import opsets_of
+from passat.ir.onnx.opaque import operator_name
 from passat.ir.onnx.plain_nodes import attribute_text, plain
 from passat.ir.onnx.scope import attribute_graphs, free_names, sort_nodes, subgraphs
 from passat.ir.onnx.tensors import read_tensor
@@ -80,7 +81,7 @@ class _Reader:
         captured = [name for graph in subgraphs(node) for name in free_names(graph)]
         found = FlatNode(
             NODE,
-            f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type,
+            operator_name(node),
             node.name,
             tuple(name for name in node.output if name),
             [scope.get(name, name) for name in [*said.input, *dict.fromkeys(captured)] if name],

@@ -17,13 +17,16 @@ import onnx.
 """
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
-from typing import Final
 
 from passat.ir.attrs import Attrs
 from passat.ir.op import Op, op_family
 from passat.ir.tensor import Tensor
 from passat.ir.types import TupleType, Type
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
 
 PREFIX: Final = "onnx."
 RESERVED: Final = frozenset({"opset", "outputs", "types", "disputed", "protos", "overload", "bodies", "captured", "unique"})
@@ -80,6 +83,11 @@ def opaque_name(domain: str, op_type: str) -> str:
     ('onnx.Resize', 'onnx.com.microsoft.Gelu')
     """
     return f"{PREFIX}{domain}{'.' if domain else ''}{op_type.replace('.', '%2E')}"
+
+
+def operator_name(node: "NodeProto") -> str:
+    """The name of a node's operator, after that of its domain for operators of other domains."""
+    return f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
 
 
 def own_attributes(attrs: Mapping[str, AnyValue]) -> dict[str, AnyValue]:

@@ -16,6 +16,7 @@ from passat.ir.collector import collector_paused
 from passat.ir.expr import Call, Constant, Expr, Function
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx
+from passat.ir.onnx.opaque import operator_name
 from passat.ir.passat_error import PassatError
 from passat.ir.similar_names import did_you_mean
 from passat.ir.traverse import post_order
@@ -29,7 +30,7 @@ from passat.rules.provenance.vanished import UNUSED, Vanished, described, follow
 from passat.rules.provenance.writer import Writer
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto
+    from onnx import ModelProto, NodeProto
 
     from passat.page.origins import Record
 
@@ -267,8 +268,7 @@ def list_vanished(result: "ModelProto", before: "ModelProto", module: IRModule, 
             steps = tuple(map(str, became.events))
         else:
             said = READ
-        op = f"{proto.domain}.{proto.op_type}" if proto.domain not in ("", "ai.onnx") else proto.op_type
-        rows[key] = Gone(proto.name, op, tuple(name for name in proto.output if name), said, steps)
+        rows[key] = Gone(proto.name, operator_name(proto), tuple(name for name in proto.output if name), said, steps)
     _set(result, VANISHED, json.dumps([asdict(row) for row in rows.values()]) if rows else None)
 
 
@@ -295,8 +295,7 @@ def nodes_of(model: "ModelProto") -> Iterator[Explained]:
         said = table.get(outputs[0]) if outputs and isinstance(table, dict) else None
         if RULES not in entries and isinstance(said, dict):
             entries = {FROM: json.dumps(said.get("from")), RULES: json.dumps(said.get("rules"))}
-        op = f"{proto.domain}.{proto.op_type}" if proto.domain not in ("", "ai.onnx") else proto.op_type
-        yield Explained(proto.name, op, outputs, as_texts(entries.get(FROM)), as_texts(entries.get(RULES)))
+        yield Explained(proto.name, operator_name(proto), outputs, as_texts(entries.get(FROM)), as_texts(entries.get(RULES)))
 
 
 def _has_node_metadata(model: "ModelProto") -> bool:
@@ -305,14 +304,12 @@ def _has_node_metadata(model: "ModelProto") -> bool:
 
 
 def _protos(model: "ModelProto") -> "Iterator[NodeProto]":
-    """The nodes of the graph and its subgraphs, in order."""
-    pending: list[GraphProto] = [model.graph]
-    while pending:
-        graph = pending.pop()
-        for node in graph.node:
-            yield node
-            for attribute in node.attribute:
-                pending += [attribute.g] if attribute.HasField("g") else attribute.graphs
+    """The nodes of the graph, each before those of its subgraphs."""
+    from passat.ir.onnx.scope import inner_nodes  # needs onnx
+
+    for node in model.graph.node:
+        yield node
+        yield from inner_nodes(node.attribute)
 
 
 def _what(proto: "NodeProto") -> tuple[str, str, tuple[str, ...], tuple[str, ...]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
 from passat.ir.diagnostics import SENTENCES
+from passat.ir.onnx.opaque import operator_name
 from passat.ir.onnx.untyped import untyped_values
 from passat.ir.passat_error import PassatError
 from passat.passmgr import PassTime, Statistics
@@ -17,7 +18,7 @@ from passat.rules.engine.limits import INTERRUPTED
 from passat.verify import VerifyReport
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto
+    from onnx import ModelProto
     from rich.console import RenderableType
 
     from passat.ir.module import IRModule
@@ -242,14 +243,9 @@ class UnverifiedError(_ReportedError):
 
 def histogram(model: "ModelProto") -> dict[str, int]:
     """The nodes of a model by operator, including subgraphs and local functions; names of other domains include the domain."""
-    counts: Counter[str] = Counter()
-    pending: list[GraphProto | AnyValue] = [model.graph, *model.functions]
-    while pending:
-        for node in pending.pop().node:
-            counts[f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type] += 1
-            for attribute in node.attribute:
-                if attribute.type in _GRAPHS:
-                    pending += [attribute.g] if attribute.HasField("g") else attribute.graphs
+    from passat.ir.onnx.scope import nodes_of  # needs onnx
+
+    counts = Counter(map(operator_name, nodes_of(model)))
     # Invalid UTF-8 appears as bytes; reading the model rejects it with a message.
     return dict(sorted(counts.items(), key=lambda item: str(item[0])))
 
@@ -269,7 +265,3 @@ def bytes_of(model: "ModelProto") -> int:
     from passat.ir.onnx.sizes import model_bytes
 
     return model_bytes(model) + external_bytes(model)
-
-
-_GRAPHS: Final = (5, 10)
-"""AttributeProto.GRAPH and GRAPHS."""
