@@ -71,6 +71,20 @@ def choose_feed(runner: Runner, how: Comparing, given: Mapping[str, int] = Mappi
     raise NothingToTimeError(f"does not run on random inputs: {reason}")
 
 
+def feed_of_sizes(name: str, runner: Runner, how: Comparing, given: Mapping[str, int]) -> dict[str, AnyValue]:
+    """Inputs on which a model with a name runs, with the sizes that the user gave. Raises NothingToTimeError, InputsError, and
+    SpecializeError for dimensions that the model does not have; all name the model."""
+    from passat.ir.onnx.specialize import SpecializeError, check_dims  # needs onnx
+
+    try:
+        check_dims(given, symbols(runner.inputs))
+        return choose_feed(runner, how, given)
+    except NothingToTimeError as error:
+        raise NothingToTimeError(f"{name} {error}") from error
+    except SpecializeError as error:
+        raise SpecializeError(f"{name}: {error}") from error
+
+
 def time_of(runner: Runner, feed: dict[str, AnyValue], repeat: int, clock: Callable[[], float] = time.perf_counter) -> float:
     """Seconds per run, averaged over `repeat` runs."""
     start = clock()

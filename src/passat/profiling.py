@@ -12,8 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
-from passat.choose import NothingToTimeError, choose_feed, take_turns, time_of
-from passat.feeds import symbols
+from passat.choose import NothingToTimeError, choose_feed, feed_of_sizes, take_turns, time_of
 from passat.log import telling
 from passat.report import Shown, histogram, node_count
 from passat.runner import Runner, VerifyError, custom_operators, loadable, sentence_of
@@ -154,17 +153,9 @@ def _nodes(source: Source) -> int:
 
 def _feed(sources: tuple[Source, Source], how: Comparing, sizes: dict[str, int]) -> tuple[dict[str, AnyValue], dict[str, int]]:
     """The inputs on which both models run, and the sizes of their named dimensions. The models are not in memory at the same time."""
-    from passat.ir.onnx.specialize import SpecializeError, check_dims  # which needs onnx
-
     first, second = sources
     runner = _runner(first, apart=True)
-    try:
-        check_dims(sizes, symbols(runner.inputs))
-        feed = choose_feed(runner, how, sizes)
-    except NothingToTimeError as error:
-        raise NothingToTimeError(f"{first.name} {error}") from error
-    except SpecializeError as error:
-        raise SpecializeError(f"{first.name}: {error}") from error
+    feed = feed_of_sizes(first.name, runner, how, sizes)
     named = _sizes(runner, feed)
     del runner
     _try(second, feed)
@@ -232,9 +223,7 @@ def _operators(source: Source, feed: dict[str, AnyValue], threads: int, seconds:
         runs = max(3, min(RUNS, round(seconds / 2 / max(once, 1e-6))))
         for _ in range(runs):
             runner.run(feed)
-        with open(runner.end_profile(), encoding="utf-8") as file:
-            events = json.load(file)
-    kernels = [event for event in events if event.get("cat") == "Node" and event.get("name", "").endswith("_kernel_time")]
+        kernels = _kernels(runner)
     per_run = len(kernels) // (runs + 3)
     found: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])
     for event in kernels[3 * per_run :]:
@@ -242,6 +231,13 @@ def _operators(source: Source, feed: dict[str, AnyValue], threads: int, seconds:
         entry[0] += 1
         entry[1] += event["dur"] * 1e-6
     return {name: (calls / runs, taken / runs) for name, (calls, taken) in found.items()}
+
+
+def _kernels(runner: Runner) -> list[dict[str, AnyValue]]:
+    """The runs of kernels that ONNX Runtime's profiler has recorded, in order."""
+    with open(runner.end_profile(), encoding="utf-8") as file:
+        events = json.load(file)
+    return [event for event in events if event.get("cat") == "Node" and event.get("name", "").endswith("_kernel_time")]
 
 
 def node_times(models: "Sequence[ModelProto]", folder: str | None, how: Comparing, threads: int = 1) -> list[dict[str, float]]:
@@ -259,12 +255,9 @@ def node_times(models: "Sequence[ModelProto]", folder: str | None, how: Comparin
                 runner.run(feed)
         found = []
         for runner in runners:
-            with open(runner.end_profile(), encoding="utf-8") as file:
-                events = json.load(file)
             times: dict[str, list[float]] = defaultdict(list)
-            for event in events:
-                if event.get("cat") == "Node" and event.get("name", "").endswith("_kernel_time"):
-                    times[event["name"].removesuffix("_kernel_time")].append(event["dur"] * 1e-6)
+            for event in _kernels(runner):
+                times[event["name"].removesuffix("_kernel_time")].append(event["dur"] * 1e-6)
             found.append({name: median(each) for name, each in times.items()})
         return found
 

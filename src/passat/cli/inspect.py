@@ -9,7 +9,7 @@ from typing import Any as AnyValue
 import typer
 
 from passat.cli.app import USAGE, app, errors, fail, show_result
-from passat.cli.arguments import CustomOpsOption, JsonOption, PassOptions, RulesOption, check_settings, load, not_nan
+from passat.cli.arguments import CustomOpsOption, JsonOption, PassOptions, RulesOption, load, not_nan
 from passat.cli.command import command
 from passat.cli.variant import DimOption, parse_sizes
 from passat.cli.verbosity import VerbosityOptions, working
@@ -89,9 +89,7 @@ def profile(
         other: AnyValue = result
         with contextlib.redirect_stdout(sys.stderr), said.progress(enabled=not as_json) as progress:
             if result is None:
-                text, sets = asked.text(), load(asked.rules)
-                with asked.context():
-                    check_settings(text, sets, asked.rules or ())
+                with asked.entered() as (text, sets):
                     # an unverified result is measured, too: if the model does not run, the measurement says so
                     other = optimize(
                         model,

@@ -30,9 +30,7 @@ def run(
     with errors():
         import numpy as np
 
-        from passat.choose import NothingToTimeError, choose_feed
-        from passat.feeds import symbols
-        from passat.ir.onnx.specialize import SpecializeError, check_dims
+        from passat.choose import feed_of_sizes
         from passat.kernel_library import library_of
         from passat.runner import Runner, custom_operators, sentence_of
         from passat.verify import comparing
@@ -45,13 +43,7 @@ def run(
                 runner = Runner(model, optimize="all", apart=True)
             except Exception as error:  # ONNX Runtime's errors have no common base class
                 fail(f"{model}: ONNX Runtime does not load it: {sentence_of(error)}")
-            try:
-                check_dims(sizes, symbols(runner.inputs))
-                values = runner.run(choose_feed(runner, how, sizes))
-            except NothingToTimeError as error:
-                fail(f"{model} {error}")
-            except SpecializeError as error:
-                raise SpecializeError(f"{model}: {error}") from error
+            values = runner.run(feed_of_sizes(str(model), runner, how, sizes))
         names = [name for name, _ in runner.outputs]
         for (name, kind), value in zip(runner.outputs, values, strict=True):
             dtype = "string" if kind == "tensor(string)" else getattr(value, "dtype", None)
