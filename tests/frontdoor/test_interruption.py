@@ -92,7 +92,7 @@ def test_an_interruption_outside_of_stages_is_reported_too(
     def pressed(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("passat.cli.order.errors", pressed)
+    monkeypatch.setattr("passat.cli.passes.errors", pressed)
     result = CliRunner().invoke(app, ["order"])
     assert (result.exit_code, result.stderr) == (code, f"error: {said}\n")
 

@@ -14,8 +14,7 @@ import typer
 from passat.cli.app import USAGE, CommandError, app, end, errors, explain, rules_app
 from passat.cli.arguments import CheckOptions, CompareOptions, JsonOption, PassOptions, RulesOption, check_output_folder, load
 from passat.cli.command import command
-from passat.cli.variant import VariantOptions
-from passat.cli.verbosity import VerbosityOptions, working
+from passat.cli.options import VariantOptions, VerbosityOptions, working
 
 if TYPE_CHECKING:
     from passat.bisection import Bisection

@@ -9,7 +9,7 @@ import typer
 from passat.cli.app import app, errors, fail
 from passat.cli.arguments import JsonOption, not_nan
 from passat.cli.command import command
-from passat.cli.verbosity import working
+from passat.cli.options import working
 
 
 @command(app)

@@ -11,8 +11,7 @@ from typing import Any as AnyValue
 
 from passat.cli.app import FAILURE, USAGE, end, explain, fail, interruption
 from passat.cli.arguments import check_output_folder, check_outputs
-from passat.cli.jobs import JobOptions
-from passat.cli.verbosity import VerbosityOptions
+from passat.cli.options import JobOptions, VerbosityOptions
 
 if TYPE_CHECKING:
     from passat.many import Optimized

@@ -26,10 +26,8 @@ from passat.cli.arguments import (
 )
 from passat.cli.command import DEBUGGING, PASSES, SEARCH, TRUST, command
 from passat.cli.inspection import Inspection, InspectionOptions
-from passat.cli.jobs import JobOptions
 from passat.cli.many import check_single, optimize_several, result_paths
-from passat.cli.variant import VariantOptions
-from passat.cli.verbosity import VerbosityOptions
+from passat.cli.options import JobOptions, VariantOptions, VerbosityOptions
 from passat.ir.collector import collector_paused
 
 

@@ -12,8 +12,7 @@ from passat.cli import completion
 from passat.cli.app import FAILURE, USAGE, app, console, end, errors, fail, interruption, rules_app
 from passat.cli.arguments import JsonOption, PassOptions, RulesOption, check_ending, check_outputs, load
 from passat.cli.command import command
-from passat.cli.jobs import JobOptions
-from passat.cli.verbosity import working
+from passat.cli.options import JobOptions, working
 from passat.ir.similar_names import did_you_mean
 
 if TYPE_CHECKING:
