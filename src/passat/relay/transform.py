@@ -49,6 +49,13 @@ from passat.passmgr import (
 )
 from passat.relay.build_module import build_config
 
+if TYPE_CHECKING:  # they are found by name, since importing Relay loads no rules
+    from passat.rules.passes.fuse_ops import DefuseOps, FuseOps
+    from passat.rules.passes.merge_compiler_regions import MergeCompilerRegions
+    from passat.rules.passes.partial_evaluate import PartialEvaluate
+    from passat.rules.passes.partition_graph import PartitionGraph
+    from passat.rules.passes.simplify import DeadCodeElimination
+
 
 @overload
 def recast(
@@ -225,12 +232,6 @@ def EliminateCommonSubexpr(fskip: Callable[[AnyValue], bool] | None = None) -> P
     return _make("EliminateCommonSubexpr", fskip=fskip)
 
 
-def DeadCodeElimination(inline_once: bool = False, ignore_impurity: bool = False) -> Pass:
-    """Removes unused bindings without effects. With `inline_once`, inlines a value that is used once, in the function of its binding. With
-    `ignore_impurity`, ignores effects."""
-    return _make("DeadCodeElimination", inline_once=inline_once, ignore_impurity=ignore_impurity)
-
-
 def ForwardFoldScaleAxis() -> Pass:
     """Scales move into the weights of the products behind them, past rectifiers and sums, if all uses of the scaled tensor end in such
     products."""
@@ -263,20 +264,9 @@ def CombineParallelBatchMatmul(min_num_branches: int = 3) -> Pass:
     return _make("CombineParallelBatchMatmul", min_num_branches=min_num_branches, always=True)
 
 
-def FuseOps(fuse_opt_level: int = -1) -> Pass:
-    """Groups calls that are computed together into functions with the attribute `Primitive`; at level 0 each call by itself. -1 means the
-    level of the context."""
-    return _make("FuseOps", fuse_opt_level=fuse_opt_level)
-
-
 def SplitArgs(max_function_args: int) -> Pass:
     """Splits concatenations of more operands than a function of the target may have."""
     return _make("SplitArgs", max_function_args=max_function_args)
-
-
-def DefuseOps() -> Pass:
-    """Inlines the functions that FuseOps created."""
-    return _make("DefuseOps")
 
 
 def MergeComposite(pattern_table: AnyValue = ()) -> Pass:
@@ -290,22 +280,6 @@ def AnnotateTarget(targets: str | Sequence[str], include_non_call_ops: bool = Tr
     operators whose function registered as `target.NAME` returns true, and functions that MergeComposite created from patterns `NAME.`..."""
     names = (targets,) if isinstance(targets, str) else tuple(targets)
     return _make("AnnotateTarget", targets=names, include_non_call_ops=include_non_call_ops)
-
-
-def MergeCompilerRegions() -> Pass:
-    """Merges adjacent regions for one external compiler, unless a value between them depends on one and the other depends on it."""
-    return _make("MergeCompilerRegions")
-
-
-def PartitionGraph(mod_name: str = "default", bind_constants: bool = True) -> Pass:
-    """Moves regions for external compilers into functions of the module with the attribute `Compiler`, whose names begin with `tvmgen_` and
-    `mod_name`. Also moves the constants that they read, unless `bind_constants` is false."""
-    return _make("PartitionGraph", mod_name=mod_name, bind_constants=bind_constants)
-
-
-def PartialEvaluate() -> Pass:
-    """Computes calls of functions, branches, matches, fields and contents of references that are known before a program runs."""
-    return _make("PartialEvaluate")
 
 
 def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> Pass:
