@@ -109,14 +109,6 @@ def runners(passes: Sequence[tuple[str, RulePass]]) -> dict[RuleSetMeta, dict[st
     return found
 
 
-def used_as(rules: RuleSetMeta) -> str:
-    """How a form of a set differs from the set, in words; '' if it does not."""
-    own = {rule.name: rule.kind for rule in rules.base}
-    kind = next((rule.kind for rule in rules if rule.kind != own[rule.name]), "")
-    part = f"only {', '.join(rule.own_name for rule in rules)}" if len(rules) < len(rules.base) else ""
-    return ", ".join(filter(None, [kind, part]))
-
-
 def _other_runners() -> dict[str, list[str]]:
     """The names of the registered passes that run each rule without being rule passes: they have `rules`."""
     found: dict[str, list[str]] = {}

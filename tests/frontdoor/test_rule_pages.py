@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from generators.rules import every_rule
 from typer.testing import CliRunner, Result
 
 from passat.catalog import (
@@ -20,7 +21,7 @@ from passat.catalog import (
 )
 from passat.cli.app import app
 from passat.pipelines import build_pipeline
-from passat.rule_pages import library_page, library_table, page
+from passat.rule_pages import library_table, page
 from passat.rules import library
 from passat.rules.guards import is_all, is_float, same_type
 from passat.rules.library import Arithmetic, FastMath, Parallel
@@ -55,7 +56,7 @@ def run(*arguments: object) -> Result:
 
 @pytest.fixture(scope="module")
 def whole() -> str:
-    return library_page()
+    return every_rule()
 
 
 def test_every_rule_of_the_library_is_on_its_page(whole: str) -> None:
@@ -246,7 +247,7 @@ def test_unsupported_uses_of_the_command(arguments: tuple[str, ...], sentence: s
 
 
 def test_the_page_states_the_kind_of_a_set_in_each_pass() -> None:
-    text = library_page()
+    text = every_rule()
     assert "\n\nRun by `Explore` (also joining), `LinearAlgebra` (joining). Operators: " in text
     norms = "layer_norm, instance_norm, group_norm, batch_norm, l2_normalize"
     runners = ["`SimplifyInference` (only dropout)", f"`SimplifyInference{{unpack=True}}` (only dropout, {norms})"]
@@ -267,7 +268,7 @@ def test_a_pass_of_the_users_is_not_on_the_page_of_the_library() -> None:
 
     build_pipeline("Known", [Known])
     assert "Known" in {name for name, _ in registered_rule_passes()}
-    assert "Known" not in library_page()
+    assert "Known" not in every_rule()
 
 
 def test_rules_of_ones_own_must_not_have_the_names_of_rules_in_pipelines_either() -> None:

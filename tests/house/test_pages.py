@@ -1,12 +1,11 @@
 """The pages of the documentation are consistent, as far as that can be checked without Sphinx; `make docs` checks the rest."""
 
-import importlib
 import re
-import sys
 from pathlib import Path
 from typing import Final
 
 import pytest
+from generators import expand
 
 HOME: Final = Path(__file__).resolve().parents[2]
 DOCS: Final = HOME / "docs"
@@ -20,12 +19,7 @@ HEADING: Final = re.compile(r"^#+ (.+)$", re.MULTILINE)
 @pytest.fixture(scope="module")
 def expanded() -> dict[Path, str]:
     """All pages with their generated parts."""
-    sys.path.insert(0, str(DOCS))
-    try:
-        expand = importlib.import_module("generators").expand
-        return {page: expand(page.read_text()) for page in PAGES}
-    finally:
-        sys.path.remove(str(DOCS))
+    return {page: expand(page.read_text()) for page in PAGES}
 
 
 def anchors(text: str) -> set[str]:
