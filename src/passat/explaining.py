@@ -191,7 +191,7 @@ def annotate(
                 results.update((name, (expr.body, place)) for place, name in enumerate(written.get(id(expr.body), ())))
     earlier = {node.name or node.outputs[0]: node for node in nodes_of(before) if node.outputs and (node.name or node.outputs[0])}
     kept = set(map(_what, _protos(before)))
-    own = not _has_node_metadata(result)
+    own = result.ir_version < NODE_METADATA
     table: dict[str, dict[str, Sequence[str]]] = {}
     for proto in _protos(result):
         first = next((name for name in proto.output if name), "")
@@ -290,17 +290,12 @@ def nodes_of(model: "ModelProto") -> Iterator[Explained]:
     except (ValueError, RecursionError):
         table = {}
     for proto in _protos(model):
-        entries = {entry.key: entry.value for entry in proto.metadata_props} if _has_node_metadata(model) else {}
+        entries = {entry.key: entry.value for entry in proto.metadata_props} if model.ir_version >= NODE_METADATA else {}
         outputs = tuple(name for name in proto.output if name)
         said = table.get(outputs[0]) if outputs and isinstance(table, dict) else None
         if RULES not in entries and isinstance(said, dict):
             entries = {FROM: json.dumps(said.get("from")), RULES: json.dumps(said.get("rules"))}
         yield Explained(proto.name, operator_name(proto), outputs, as_texts(entries.get(FROM)), as_texts(entries.get(RULES)))
-
-
-def _has_node_metadata(model: "ModelProto") -> bool:
-    node = model.graph.DESCRIPTOR.fields_by_name["node"].message_type
-    return model.ir_version >= NODE_METADATA and "metadata_props" in node.fields_by_name
 
 
 def _protos(model: "ModelProto") -> "Iterator[NodeProto]":
@@ -319,7 +314,7 @@ def _what(proto: "NodeProto") -> tuple[str, str, tuple[str, ...], tuple[str, ...
 
 def _set(proto: "NodeProto | ModelProto", key: str, value: str | None) -> None:
     """Sets an entry of metadata, or removes it."""
-    entries: AnyValue = getattr(proto, "metadata_props", ())
+    entries = proto.metadata_props
     for place in range(len(entries) - 1, -1, -1):
         if entries[place].key == key:
             del entries[place]

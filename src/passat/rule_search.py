@@ -14,8 +14,8 @@ from passat.rules.engine.trace import Trace
 from passat.rules.rule import Rule, equation_of
 from passat.rules.rule_pass import RulePass
 
-MOST: Final = 1 << 30
-"""A number of applications that is never reached."""
+ALL: Final = 1 << 30
+"""A number of applications that is never reached. Like any limit, it disables regions."""
 
 AskRules: TypeAlias = Callable[[Sequence[str]], bool | None]
 """True if the result is bad with these rules alone; None if unknown."""
@@ -85,7 +85,7 @@ def first_application(count: int | None, ask: AskCount) -> tuple[int, int] | Non
     if count is not None:
         return first_true(count, ask)
     low, high = 0, 1
-    while high < MOST and not (answer := ask(high)):
+    while high < ALL and not (answer := ask(high)):
         low, high = (low if answer is None else high), 2 * high
     return _above(low, high, ask)
 
@@ -98,9 +98,6 @@ def _above(low: int, high: int, ask: AskCount) -> tuple[int, int]:
 
 Tell: TypeAlias = "Callable[[str], None] | None"
 """Receives progress messages."""
-
-ALL: Final = 1 << 40
-"""A number of applications that is never reached. Like any limit, it disables regions."""
 
 
 class Outcome(NamedTuple):
