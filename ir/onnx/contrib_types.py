@@ -78,9 +78,9 @@ def contrib_types(domain: str, op_type: str, types: Sequence[Type], attrs: Mappi
     return [found[place] if place < len(found) else UNKNOWN for place, there in enumerate(attrs["outputs"]) if there == "1"]
 
 
-def _like(node: _Node, *, dtype: int = 0) -> Sequence[Type]:
-    """The result has the shape of the first operand, and the element type of an operand."""
-    return [TensorType(node.shape(0), node.tensor(dtype).dtype)]
+def _like(node: _Node, *, place: int = 0, dtype: int = 0) -> Sequence[Type]:
+    """The result has the shape of an operand, the first unless said otherwise, and the element type of an operand."""
+    return [TensorType(node.shape(place), node.tensor(dtype).dtype)]
 
 
 def _rows(data: TensorType) -> Type:
@@ -224,11 +224,39 @@ def _unblocked(node: _Node) -> Sequence[Type]:
     return [data.with_shape((batch, *spatial, channels) if node.number("channels_last", 0) else (batch, channels, *spatial))]
 
 
+def _distances(node: _Node) -> Sequence[Type]:
+    """The distance of each row of one matrix from each row of another."""
+    (rows, _), (columns, _) = node.shape(0, 2), node.shape(1, 2)
+    return [node.tensor(0).with_shape((rows, columns))]
+
+
+def _sampled(node: _Node) -> Sequence[Type]:
+    """The image at the places of a grid."""
+    (batch, channels, _, _), (_, height, width, _) = node.shape(0, 4), node.shape(1, 4)
+    return [node.tensor(0).with_shape((batch, channels, height, width))]
+
+
+def _hashed(node: _Node) -> Sequence[Type]:
+    return [TensorType(node.shape(0), "uint32" if node.number("positive", 1) else "int32")]
+
+
+def _tokens(node: _Node) -> Sequence[Type]:
+    """The tokens of each string, padded to the largest number of them."""
+    return [TensorType((*node.shape(0, 1, 2), ANY), "string")]
+
+
+def _distinct(node: _Node) -> Sequence[Type]:
+    """The distinct elements, the place of each element among them, and how often each occurs."""
+    data = node.tensor(0)
+    return [data.with_shape((ANY,)), TensorType(node.shape(0, 1), "int64"), TensorType((ANY,), "int64")]
+
+
 RULES: Final[dict[str, dict[str, _Rule]]] = {
     "": {"SimplifiedLayerNormalization": _normalized},
     DOMAIN: {
         "Attention": partial(_attention, dtype=0, past=4),
         "BiasGelu": _like,
+        "CDist": _distances,
         "DequantizeLinear": partial(_like, dtype=1),
         "DynamicQuantizeMatMul": partial(_standard, op_type="MatMul", places=(0, 1), dtype=0),
         "EmbedLayerNormalization": partial(_embeddings, table=2, dtype=2),
@@ -237,6 +265,7 @@ RULES: Final[dict[str, dict[str, _Rule]]] = {
         "FusedGemm": partial(_standard, op_type="Gemm", places=(0, 1), dtype=0),
         "GatherBlockQuantized": _packed_rows,
         "Gelu": _like,
+        "GridSample": _sampled,
         "GroupQueryAttention": _grouped,
         "Inverse": _like,
         "MatMulBnb4": _packed_product,
@@ -244,6 +273,8 @@ RULES: Final[dict[str, dict[str, _Rule]]] = {
         "MatMulNBits": _packed_product,
         "MoE": _like,
         "MultiHeadAttention": _multi_head,
+        "MurmurHash3": _hashed,
+        "NGramRepeatBlock": partial(_like, place=1, dtype=1),
         "NhwcMaxPool": partial(_standard, op_type="MaxPool", places=(0,), dtype=0, channels_last=True),
         "QAttention": partial(_attention, dtype=3, past=8),
         "QEmbedLayerNormalization": partial(_embeddings, table=2, dtype=8),
@@ -264,6 +295,9 @@ RULES: Final[dict[str, dict[str, _Rule]]] = {
         "RotaryEmbedding": _like,
         "SkipLayerNormalization": _normalized_sum,
         "SkipSimplifiedLayerNormalization": _normalized_sum,
+        "Tokenizer": _tokens,
+        "Trilu": _like,
+        "Unique": _distinct,
     },
     f"{DOMAIN}.nchwc": {
         "AveragePool": partial(_standard, op_type="AveragePool", places=(0,), dtype=0),
