@@ -6,7 +6,7 @@ with the same operator, attributes and operands, and congruence keeps them equal
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any as AnyValue
 from typing import Final
 
@@ -28,6 +28,12 @@ from passat.rules.substitution import CallTerm
 
 MOST_BYTES: Final = 1 << 30
 """Maximum size of a folded constant, even if `rules.max_growth` allows more."""
+_MOST_OF: Final[dict[str, Callable[[Tensor], int]]] = {
+    "onnx.Compress": lambda data: data.nbytes,
+    "onnx.NonZero": lambda data: 8 * data.ndim * data.size,
+    "onnx.Unique": lambda data: data.nbytes + 3 * 8 * data.size,
+}
+"""Operators that choose among the elements of their first operand: how many bytes their results may take."""
 f, g = operator("f"), operator("g", follows_sizes=True)
 cs = constants_of("cs", least=1)
 xs, before, behind = tensors_of("xs"), tensors_of("before"), tensors_of("behind")
@@ -64,12 +70,13 @@ def keeps_every_bit(whole: CallTerm) -> bool | str:
 def is_small(whole: CallTerm) -> bool | str:
     """The constant adds at most `rules.max_growth` bytes to the constants that it is computed from, since these may become dead. A splat
     takes no bytes."""
-    size, most = _bytes(whole.type_), whole.environment.max_growth
+    size, most, values = _bytes(whole.type_), whole.environment.max_growth, values_of(whole)
+    if size is None and whole.op.name in _MOST_OF:
+        size = _MOST_OF[whole.op.name](next(tensors_in(values)))
     if size is None:
         return f"the size of {whole.type_!r} is unknown"
     if size <= min(most, MOST_BYTES):
         return True
-    values = values_of(whole)
     before = _bytes_of(values)
     if size <= min(before + most, MOST_BYTES) or gives_splat(whole.op, list(tensors_in(values))):
         return True

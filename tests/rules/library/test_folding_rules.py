@@ -5,6 +5,7 @@ import pytest
 
 from passat.ir.expr import Constant, TupleGetItem
 from passat.ir.module import IRModule
+from passat.ir.op import get_op
 from passat.passmgr import PassContext
 from passat.rules.library.folding import ConstantFolding, DynamicToStatic, QuantizedFolding, TupleProjection
 from passat.rules.passes.simplify import fold_constant
@@ -99,3 +100,26 @@ def test_maxima_of_windows_with_nan_are_not_folded() -> None:
         image = np.array([[[[0.0, value], [0.0, 0.0]]]], np.float32)
         for maximum in (ops.nn.max_pool2d(const(image), pool_size=(2, 2)), ops.nn.global_max_pool2d(const(image))):
             assert isinstance(apply(fold_constant(), func(maximum)).function.body, Constant) == folded
+
+
+def test_choices_among_constants_are_folded() -> None:
+    """Their sizes depend on values, but have a limit."""
+    for dtype, condition in (("float32", np.array([0.0, 2.0, 0.0, 3.0], np.float32)), ("bool", np.array([False, True, False, True]))):
+        made = apply(fold_constant(), func(get_op("onnx.NonZero")(const(condition, dtype)))).function.body
+        assert isinstance(made, Constant)
+        assert made.data.numpy().tolist() == [[1, 3]]
+    compressed = get_op("onnx.Compress")(const(np.arange(4.0)), const(np.array([True, False, True]), "bool"))
+    made = apply(fold_constant(), func(compressed)).function.body
+    assert isinstance(made, Constant)
+    assert made.data.numpy().tolist() == [0, 2]
+    unique = get_op("onnx.Unique")(const(np.array([3.0, 1.0, 3.0])), outputs="1001", opset=20)
+    outcome = apply(fold_constant(), func(TupleGetItem(unique, 1)))
+    assert isinstance(outcome.function.body, Constant)
+    assert outcome.function.body.data.numpy().tolist() == [1, 2]
+
+
+def test_choices_among_many_constants_are_not_folded() -> None:
+    large = func(get_op("onnx.NonZero")(splat(1.0, (1 << 10, 1 << 10))))
+    outcome = saturate(large, ConstantFolding)
+    assert operators(outcome.function) == ["onnx.NonZero"]
+    assert any("adds 16,777,216 bytes, limit 1,048,576" in remark for remark in outcome.remarks), outcome.remarks
