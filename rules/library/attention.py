@@ -1,5 +1,5 @@
 """Raises matrix products, softmax and slices to attention and rotary embeddings. Operators: nn.matmul nn.softmax add multiply divide where
-isnan transpose reshape broadcast_to expand_dims concatenate strided_slice split nn.attention nn.rotary_embedding.
+isnan nn.thresholded_relu transpose reshape broadcast_to expand_dims concatenate strided_slice split nn.attention nn.rotary_embedding.
 
 nn.attention takes [batch, sequence, heads * size], so the reshapes that split heads cancel the reshapes that join them. Sources: Vaswani et
 al. 2017; Ainslie et al. 2023 (grouped-query attention); Su et al. 2021 (rotary embeddings). Only for targets that have both operators: ONNX
@@ -133,6 +133,7 @@ _CHOSEN: Final = op.where(m, c, d)
 scale = cases("scale", "one", "scaled")
 known = cases("mask", "none", "chosen", "biased", "biased_chosen", "chosen_biased")
 unknown = cases("mask", "added", "added_twice")
+guarded = cases("guard", "nan", "threshold")
 _SCORES: Final = scale(one=_PLAIN, scaled=_PLAIN * s)
 _GUARDS: Final = (are_heads(q, k, v), has_dtype(q, "float32"), is_axis(p, -1, _PLAIN), *scale.only("scaled", is_scalar(s, _PLAIN)))
 
@@ -288,7 +289,10 @@ class Attention(RuleSet):
     )
     # Without this NaN guard in the program, the result has NaN where the operator gives 0.
     with_guarded_rows = (
-        (_weighs(op.where(op.isnan(_DROPPED), 0.0, _DROPPED)) >> _with_mask(m))
+        (
+            _weighs(guarded(nan=op.where(op.isnan(_DROPPED), 0.0, _DROPPED), threshold=op.nn.thresholded_relu(_DROPPED, alpha=0.0)))
+            >> _with_mask(m)
+        )
         .when(*_GUARDS, is_all(c, 0), is_minus_infinity(d), is_mask_of(m, q, k))
         .finite(_EMPTIED)
         .exploring()

@@ -2,7 +2,7 @@
 (padding masks gathered element by element, NaN guards of softmax).
 
 Operators: where cast logical_not logical_and, comparisons, add subtract multiply divide minimum clip nn.softplus reshape nn.matmul
-gather_nd take isnan nn.softmax broadcast_to.
+gather_nd take isnan nn.thresholded_relu nn.softmax broadcast_to.
 
 Sources: (1 - mask) * large negative number; torch's softplus, which is the identity above a threshold; T5's relative position buckets,
 which cast discarded logarithms of 0 to integers; torch's exporters for scaled_dot_product_attention and for transformer masks.
@@ -179,12 +179,13 @@ def leaves_part(c: Term, axis: int, whole: Term) -> bool | str:
     return bool(np.all(np.any(kept, axis=axis % rank))) or f"the constant is -infinity along the whole of axis {axis}"
 
 
-scores, guarded = cases("scores", "plain", "biased"), cases("guard", "nan", "all", "least", "any", "most")
+scores, guarded = cases("scores", "plain", "biased"), cases("guard", "nan", "threshold", "all", "least", "any", "most")
 _SCORES = scores(plain=x, biased=x + c)
 _WEIGHTS = op.nn.softmax(_SCORES, axis=p)
 _MASKED, _LEFT = op.equal(_SCORES, d), op.not_equal(_SCORES, d)
 _GUARDED = guarded(
     nan=op.where(op.isnan(_WEIGHTS), 0.0, _WEIGHTS),
+    threshold=op.nn.thresholded_relu(_WEIGHTS, alpha=0.0),
     all=op.where(op.all(_MASKED, attrs=a), 0.0, _WEIGHTS),
     least=op.where(op.cast(op.min(op.cast(_MASKED, ...), attrs=a), dtype="bool"), 0.0, _WEIGHTS),
     any=op.where(op.any(_LEFT, attrs=a), _WEIGHTS, 0.0),

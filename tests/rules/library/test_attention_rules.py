@@ -36,6 +36,10 @@ def guarded(of: Expr) -> Expr:
     return ops.nn.matmul(ops.where(ops.isnan(weights), splat(0.0), weights), v)  # type: ignore[no-any-return]  # as above
 
 
+def cut(of: Expr) -> Expr:
+    return ops.nn.matmul(ops.nn.thresholded_relu(ops.nn.softmax(of), alpha=0.0), v)  # type: ignore[no-any-return]  # as above
+
+
 def _attentions() -> dict[str, Case]:
     found: dict[str, Case] = {}
     flat_q = var("flat", (4, 3, 6))
@@ -48,7 +52,8 @@ def _attentions() -> dict[str, Case]:
                 attend(of), ops.nn.matmul(ops.nn.softmax(alone), var("v3", (4, 5, 6))), "are not attention heads with known sizes"
             ),
             "with_constant_mask[chosen": case(attend(of + chosen(-9.0)), attend(of + chosen(-9.0, 1.0)), "not 0"),
-            "with_guarded_rows[": case(guarded(of + chosen(float("-inf"))), guarded(of + chosen(-9.0)), "is not -infinity"),
+            "with_guarded_rows[nan": case(guarded(of + chosen(float("-inf"))), guarded(of + chosen(-9.0)), "is not -infinity"),
+            "with_guarded_rows[threshold": case(cut(of + chosen(float("-inf"))), cut(of + chosen(-9.0)), "is not -infinity"),
             "with_constant_mask[biased": case(attend(of + table), attend(of + splat(float("inf"), (1, 4, 3, 5))), "infinite"),
             "with_constant_mask[biased_chosen": case(
                 attend((of + table) + chosen(-9.0)), attend((of + table) + chosen(-9.0, 1.0)), "not 0"

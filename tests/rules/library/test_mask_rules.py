@@ -6,6 +6,8 @@ import pytest
 
 from passat.ir.dtypes import to_numpy
 from passat.ir.expr import Expr
+from passat.ir.module import IRModule
+from passat.ir.onnx import to_onnx
 from passat.rules.library import ConstantFolding, DynamicViews, HiddenStates, Masks, TargetForms
 from passat.rules.rule import Rule, RuleSetMeta
 from passat.runner import Runner
@@ -31,6 +33,11 @@ def places(order: tuple[int, ...] = (0, 1, 2)) -> Expr:
 def guarded(of: Expr, shape: tuple[int, ...] = ()) -> Expr:
     weights = ops.nn.softmax(of)
     return ops.where(ops.isnan(weights), splat(0.0, shape), weights)  # type: ignore[no-any-return]  # as above
+
+
+def cut(of: Expr) -> Expr:
+    """The same in one operator, as `TargetForms.nan_guard` writes it."""
+    return ops.nn.thresholded_relu(ops.nn.softmax(of), alpha=0.0)  # type: ignore[no-any-return]  # as above
 
 
 def masked(low: float) -> Expr:
@@ -76,6 +83,10 @@ CASES: dict[str, Case] = {
     "Masks.softmax_guard[nan, biased]": case(
         guarded(product + row_left), guarded(product + splat(-INFINITY, (5,))), "-infinity along the whole of axis -1"
     ),
+    "Masks.softmax_guard[threshold, plain]": case(cut(masked(-9.0)), cut(masked(-INFINITY)), "the program itself has infinities"),
+    "Masks.softmax_guard[threshold, biased]": case(
+        cut(product + row_left), cut(product + splat(-INFINITY, (5,))), "-infinity along the whole of axis -1"
+    ),
     **{
         f"Masks.softmax_guard[{kind}, {scores}]": case(zeroed(kind, of), zeroed(kind, of, axis=0), "the reduction is not over axis -1")
         for kind in ("all", "least", "any", "most")
@@ -93,6 +104,7 @@ CASES: dict[str, Case] = {
     "TargetForms.global_pool": case(
         ops.mean(heads, axis=(2, 3), keepdims=True), ops.mean(heads, axis=(1, 2), keepdims=True), "is not every axis except"
     ),
+    "TargetForms.nan_guard": case(guarded(product), ops.where(ops.isnan(product), splat(0.0), product), "may have a minus sign"),
 }
 TABLE = pairs(CASES, DynamicViews, Masks, HiddenStates, TargetForms)
 
@@ -141,6 +153,18 @@ def test_the_guard_stays_only_if_a_mask_of_the_program_may_fill_a_row(scores: Ex
     """An input is assumed to be finite; a mask of -infinity that the program makes by a condition may fill a row."""
     outcome = saturate(func(guarded(scores)), ConstantFolding, Masks, rules__math="finite")
     assert ("isnan" not in operators(outcome.function)) == dropped, outcome.remarks
+
+
+def test_the_guard_replaces_the_same_rows_in_one_operator() -> None:
+    """On ONNX Runtime, too: rows with NaN or infinity, or of minus infinity alone, are 0."""
+    values = np.random.default_rng(0).standard_normal((7, 33)).astype(np.float32)
+    values[1], values[2, 3], values[3, 4], values[4, 32] = -INFINITY, np.nan, INFINITY, -INFINITY
+    module = IRModule.from_expr(func(guarded(var("values", (7, 33)))))
+    made = saturate(module["main"], TargetForms)
+    assert operators(made.function) == ["nn.softmax", "nn.thresholded_relu"]
+    one, other = (Runner(to_onnx(IRModule.from_expr(function))).run({"values": values})[0] for function in (module["main"], made.function))
+    assert one.tobytes() == other.tobytes()
+    assert not one[1:4].any()
 
 
 def test_a_mean_of_rows_is_not_a_pooling() -> None:
