@@ -257,7 +257,7 @@ class Importer:
                 inputs.append(value)
                 if type(value._checked_type) is not TensorType:
                     tensors = False
-            while inputs and inputs[-1] is None:
+            while inputs and inputs[-1] is None and op_type != "Loop":  # the only operator that must have absent trailing operands
                 inputs.pop()
             outputs = tuple(node.output)
             if len(outputs) > 1 and op_type in _OPTIONAL_OUTPUTS and (version >= 14 or op_type != "BatchNormalization"):

@@ -232,6 +232,24 @@ def test_an_unused_carried_value_and_an_absent_limit(parse: Parse, run: Run, reb
     np.testing.assert_array_equal(run(out, feeds)[0], run(model, feeds)[0])
 
 
+@pytest.mark.parametrize("limit", ["n", '""'])
+def test_a_loop_that_carries_nothing_keeps_its_absent_operands(limit: str, parse: Parse, run: Run, rebuilt: Rebuilt) -> None:
+    """Loop needs two operands, even if both are absent."""
+    model = parse(
+        f"""g (int64 n, float[2] x) => (float[m, 2] y) {{
+            y = Loop ({limit}, "") <body = step (int64 i, bool go) => (bool more, float[2] seen) {{
+                last = Constant<value_int = 2>()
+                more = Less(i, last)
+                seen = Neg(x)
+            }}>
+        }}"""
+    )
+    out = to_onnx(rebuilt(from_onnx(model)))
+    onnx.checker.check_model(out)
+    feeds = {"n": np.array(2), "x": X}
+    np.testing.assert_array_equal(run(out, feeds)[0], run(model, feeds)[0])
+
+
 def deep(depth: int) -> ModelProto:
     """Nested Ifs, built from the outside in, because protobuf does not parse deep nesting."""
     model = onnx.helper.make_model(
