@@ -400,12 +400,24 @@ class Importer:
             self.record(found, proto, node.inputs)
         return (found,)
 
+    def _warn_of_two_sizes(self, node: NodeProto, found: Call) -> None:
+        """Warns of a slice that goes past the end (`goes_past_the_end`) and has elements. Where its shape is read, ONNX Runtime's optimizer
+        uses the inferred size."""
+        type_ = found.checked_type
+        if isinstance(type_, TensorType) and type_.is_static and 0 not in type_.shape:
+            self.findings.warn(
+                f"{describe(node)} goes backward and ends at the largest integer: ONNX Runtime computes {show_type(type_)}, "
+                "but infers that it is empty, so that results may depend on its optimizations; Passat follows what it computes",
+                Span(node.name, outputs=tuple(node.output)),
+            )
+
     def record(self, found: Expr, node: NodeProto, inputs: Sequence[Expr | None]) -> None:
         """Records the original node of a call if the call depends on everything that the node reads; otherwise the node would restore
         removed operands."""
         if type(found) is not Call or (node.op_type in _PLACED and self.opsets.get("", 1) < 11 and _counts_from_the_end(node)):
             return
         if found.op is strided_slice and goes_past_the_end(found.attrs):
+            self._warn_of_two_sizes(node, found)
             return
         reads = tuple(inputs)
         origins = self.frame.origins

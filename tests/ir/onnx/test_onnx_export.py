@@ -117,6 +117,19 @@ def test_axes_are_written_behind_a_backward_slice_in_which_shape_inference_finds
     np.testing.assert_array_equal(run(model, given)[0], run(result, given)[0])
 
 
+@pytest.mark.parametrize(("shape", "warned"), [("3, 4", 1), ("n, 4", 0)])
+def test_a_backward_slice_whose_size_depends_on_optimizations_is_named(shape: str, warned: int) -> None:
+    """ONNX Runtime's optimizer replaces the Shape by [0, 4], but the slice has a row."""
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 16]> g (float[{shape}] x, float[4] z) => (float[k, l] y)
+            <int64[1] far = {{2147483647}}, int64[1] zero = {{0}}, int64[1] back = {{-3}}>
+            {{ s = Slice (x, far, far, zero, back) size = Shape (s) y = Expand (z, size) }}"""
+    )
+    found = [warning.message for warning in from_onnx(model).attrs["onnx"].warnings]
+    assert len(found) == warned
+    assert all("ONNX Runtime computes float32[1, 4], but infers that it is empty" in sentence for sentence in found)
+
+
 def relu(x: Any) -> Any:
     return get_op("nn.relu")(x)
 
