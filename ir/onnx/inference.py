@@ -17,6 +17,7 @@ from passat.ir.onnx.contrib_types import contrib_types, has_rule
 from passat.ir.onnx.declared import agreed
 from passat.ir.onnx.doubts import without_doubtful
 from passat.ir.onnx.opaque import OpaqueOp, opaque_name, own_attributes
+from passat.ir.onnx.scope import inner_nodes
 from passat.ir.onnx.value_types import UNKNOWN, parse_type, result_types, type_of, type_proto
 from passat.ir.onnx_mapping import ELEMENT_TYPES, TYPE_NUMBERS
 from passat.ir.op import OpTypeError, get_op
@@ -128,7 +129,7 @@ def node_types(
     given = {f"i{i}" if i < count else outer_name(i - count): _proto(type_) for i, type_ in enumerate(types) if i >= count or not absent[i]}
     values = {f"i{i}": value for i, value in (data or {}).items()}
     try:
-        found = infer_node_outputs(schema, node, given, values, opset_imports=_imports(op.domain, attrs["opset"]))
+        found = infer_node_outputs(schema, node, given, values, opset_imports=_imports(op.domain, attrs["opset"], _domains(attrs)))
     except (InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError) as error:  # RuntimeError: too few outputs
         raise OpTypeError(reason(error)) from error
     inferred = [without_new_names(type_of(found[name]), types) if name in found else UNKNOWN for name in node.output if name]
@@ -230,8 +231,16 @@ def _proto(type_: Type) -> TypeProto:
 
 
 @lru_cache(64)
-def _imports(domain: str, version: int) -> list[onnx.OperatorSetIdProto]:
-    return [onnx.OperatorSetIdProto(domain=domain, version=version)]
+def _imports(domain: str, version: int, others: frozenset[str]) -> list[onnx.OperatorSetIdProto]:
+    versions = {name: newest_version(name) for name in others} | {domain: version}
+    return [onnx.OperatorSetIdProto(domain=name, version=each) for name, each in sorted(versions.items())]
+
+
+def _domains(attrs: Mapping[str, AnyValue]) -> frozenset[str]:
+    """The domains of the nodes in the subgraphs of a call, which inference requires to be imported."""
+    if not attrs.get("protos"):
+        return frozenset()
+    return frozenset(node.domain for node in inner_nodes(NodeProto.FromString(attrs["protos"]).attribute)) - {"", "ai.onnx"}
 
 
 def declared_types(attrs: Mapping[str, AnyValue], name: str = "types") -> list[Type] | None:

@@ -216,6 +216,29 @@ def test_operators_with_subgraphs_keep_their_captures(parse: Parse, run: Run, re
         np.testing.assert_array_equal(run(out, feeds)[0], run(model, feeds)[0])
 
 
+@pytest.mark.parametrize(
+    ("domain", "call", "function"),
+    [
+        ("com.microsoft", "com.microsoft.Gelu(each)", ""),
+        ("local", "local.Negated(each)", '<domain: "local", opset_import: ["" : 18]> Negated (a) => (b) { b = Neg(a) }'),
+    ],
+)
+def test_a_sequence_map_of_another_domain(domain: str, call: str, function: str, run: Run, rebuilt: Rebuilt) -> None:
+    """Inference requires that the domain is imported."""
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 9, opset_import: ["" : 18, "{domain}" : 1]> g (float[2] x) => (float[2] y) {{
+            s = SequenceConstruct(x, x)
+            m = SequenceMap (s) <body = step (float[2] each) => (float[2] made) {{ made = {call} }}>
+            first = Constant<value_int = 0>()
+            y = SequenceAt(m, first)
+        }}
+        {function}"""
+    )
+    out = to_onnx(rebuilt(from_onnx(model)))
+    onnx.checker.check_model(out)
+    np.testing.assert_array_equal(run(out, {"x": X})[0], run(model, {"x": X})[0])
+
+
 def test_an_unused_carried_value_and_an_absent_limit(parse: Parse, run: Run, rebuilt: Rebuilt) -> None:
     model = parse(
         """g (bool c, float[2] x) => (float[2] y) {
