@@ -18,7 +18,7 @@ from passat.ir.onnx.tensors import tensor_proto
 from passat.ir.onnx.value_types import UNKNOWN, runtime_name, type_proto, value_info
 from passat.ir.onnx_mapping import OnnxVersionError
 from passat.ir.op import Op
-from passat.ir.types import TupleType, Type
+from passat.ir.types import TupleType, Type, TypeCall
 
 if TYPE_CHECKING:
     from passat.ir.onnx.exporter import ModelWriter
@@ -266,7 +266,9 @@ class GraphWriter:
         for param, name in zip(function.params[len(own) :], captured, strict=True):
             writer.names[id(param)] = name
         fields = result_fields(function.body)
-        passed = {id(param): writer.names[id(param)] for param in own}
+        # ONNX Runtime's Loop moves a sequence that its body only passes on out of the operand, which other nodes may still read.
+        moves = self._can_rename(UNKNOWN)  # Identity of sequences
+        passed = {id(param): writer.names[id(param)] for param in own if not (moves and isinstance(param.checked_type, TypeCall))}
         for i, field in enumerate(fields):
             if i == len(graph.output):
                 graph.output.append(value_info("output", field.checked_type))

@@ -273,6 +273,22 @@ def test_a_loop_that_carries_nothing_keeps_its_absent_operands(limit: str, parse
     np.testing.assert_array_equal(run(out, feeds)[0], run(model, feeds)[0])
 
 
+@pytest.mark.parametrize("shape", ["[2]", ""])
+def test_a_sequence_that_a_loop_passes_on_stays(shape: str, parse: Parse, run: Run, rebuilt: Rebuilt) -> None:
+    """ONNX Runtime moves it out of the operand, so that nodes that it runs later read nothing."""
+    model = parse(
+        f"""g (int64 n, float[2] x) => (seq(float{shape}) s, seq(float{shape}) y) {{
+            s = SequenceConstruct(x, x)
+            y = Loop (n, "", s) <body = step (int64 i, bool go, seq(float{shape}) held) => (bool more, seq(float{shape}) held) {{
+                more = Identity(go)
+            }}>
+        }}"""
+    )
+    out = to_onnx(rebuilt(from_onnx(model)))
+    onnx.checker.check_model(out)
+    assert list(map(len, run(out, {"n": np.array(2), "x": X}))) == [2, 2]
+
+
 def deep(depth: int) -> ModelProto:
     """Nested Ifs, built from the outside in, because protobuf does not parse deep nesting."""
     model = onnx.helper.make_model(
