@@ -296,7 +296,7 @@ class Builder:
         return [
             helper.make_opsetid("", self.opset),
             helper.make_opsetid("ai.onnx.ml", 3),
-            *(helper.make_opsetid(domain, 1) for domain in sorted({"com.microsoft", *own})),
+            *(helper.make_opsetid(domain, 1) for domain in sorted({"com.microsoft", "com.microsoft.nchwc", *own})),
         ]
 
 

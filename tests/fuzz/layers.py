@@ -275,6 +275,45 @@ def _attention(graph: Builder, form: Form) -> Draft:
     return Draft(inputs, attrs)
 
 
+@recipe("LinearAttention", "com.microsoft::LinearAttention")
+def _linear_attention(graph: Builder, form: Form) -> Draft:
+    kind = graph.kind({FLOAT, TensorProto.FLOAT16}) if form.schema is not None else FLOAT
+    batch, length, groups, size, wide = (
+        graph.integer(1, 2),
+        graph.integer(1, 4),
+        graph.integer(1, 2),
+        graph.integer(1, 3),
+        graph.integer(1, 3),
+    )
+    heads = groups * graph.integer(1, 2)
+    rule = graph.one_of(["linear", "gated", "delta", "gated_delta"])
+    shape = (batch, length, heads * size)
+    inputs: list[Value | None] = [graph.operand({kind}, lambda value: value.shape == shape, lambda: shape)]
+    inputs += [graph.fresh(kind, (batch, length, groups * count)) for count in (size, wide)]
+    inputs.append(graph.fresh(kind, (batch, groups, size, wide)) if graph.chance(0.5) else None)
+    inputs.append(graph.fresh(kind, (batch, length, groups * graph.one_of([1, size]))) if "gated" in rule else None)
+    inputs += [graph.fresh(kind, (batch, length, groups))] if "delta" in rule else []
+    graph.never_empty = True
+    return Draft(
+        inputs, {"q_num_heads": heads, "kv_num_heads": groups, "update_rule": rule, "scale": 0.5 if graph.chance(0.5) else None}, 2
+    )
+
+
+@recipe("CausalConvWithState", "com.microsoft::CausalConvWithState")
+def _causal_conv(graph: Builder, form: Form) -> Draft:
+    kind = graph.kind({FLOAT, TensorProto.FLOAT16}) if form.schema is not None else FLOAT
+    # no channels end the process in ONNX Runtime
+    x = graph.operand(
+        {kind}, lambda v: v.rank == 3 and 0 not in v.shape, lambda: (graph.integer(1, 2), graph.integer(1, 3), graph.integer(1, 4))
+    )
+    size = graph.integer(1, 3)
+    inputs: list[Value | None] = [x, _weight(graph, kind, (x.shape[1], 1, size))]
+    inputs.append(_weight(graph, kind, (x.shape[1],)) if graph.chance(0.5) else None)
+    inputs += [graph.fresh(kind, (*x.shape[:2], size - 1))] if graph.chance(0.5) else []
+    graph.never_empty = True
+    return Draft(inputs, {"activation": graph.one_of(["none", "silu", "swish"])} if graph.chance(0.6) else {}, 2)
+
+
 @recipe("RotaryEmbedding")
 def _rotary(graph: Builder, form: Form) -> Draft:
     batch, heads, length, size = graph.integer(1, 2), graph.integer(1, 3), graph.integer(1, 4), graph.one_of([2, 4, 8])

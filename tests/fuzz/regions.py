@@ -14,14 +14,16 @@ DEPTH = 2
 """Maximum nesting of graphs."""
 BRANCHES_OF_ANY_SHAPE = 11
 """The opset since which the branches of an If may have different shapes."""
+SEQUENCES_ARE_MAPPED = 17
+"""The opset since which SequenceMap exists."""
 DOMAIN = "local"
 
 
 def draw_region(graph: Builder) -> list[Value] | None:
-    """Adds an If, a Loop, a Scan or a call."""
+    """Adds an If, a Loop, a Scan, a SequenceMap or a call."""
     if graph.depth >= DEPTH:
         return None
-    draw: Callable[[Builder], list[Value] | None] = graph.one_of([_branch, _branch, _loop, _scan, _call])
+    draw: Callable[[Builder], list[Value] | None] = graph.one_of([_branch, _branch, _loop, _scan, _map, _call])
     return graph.attempt(lambda: draw(graph))
 
 
@@ -143,6 +145,26 @@ def _scan(graph: Builder) -> list[Value] | None:
     if graph.chance(0.3):
         attrs["scan_input_directions"] = [1]
     return graph.add("Scan", Draft([start, x], attrs, 2), captured=captured(graph, [body]))
+
+
+def _map(graph: Builder) -> list[Value] | None:
+    """A SequenceMap of one sequence, and sometimes of a tensor that each element meets."""
+    if graph.opset < SEQUENCES_ARE_MAPPED:
+        return None
+    made = graph.node("SequenceConstruct", [graph.partner(x) for x in [graph.operand(OUTSIDE)] for _ in range(graph.integer(1, 3))])
+    sequence = graph.known(lambda value: value.is_sequence and bool(value.array)) or (made[0] if made else None)
+    if sequence is None:
+        return None
+    others = [graph.operand(OUTSIDE)] if graph.chance(0.4) else []
+    inside = graph.inner([value for value in graph.values if _is_plain(value)])
+    params = [Value(inside.name(), sequence.kind, np.asarray(sequence.array[0])), *(Value(inside.name(), x.kind, x.array) for x in others)]
+    inside.values += params
+    _grow(graph, inside)
+    results = [found for found in (_result(inside, None) for _ in range(graph.integer(1, 2))) if found is not None]
+    if not results or (results[0] is results[-1] and len(results) > 1):
+        return None
+    body = _graph(inside, params, results, params)
+    return graph.add("SequenceMap", Draft([sequence, *others], {"body": body}, len(results)), captured=captured(graph, [body]))
 
 
 def _call(graph: Builder) -> list[Value] | None:
