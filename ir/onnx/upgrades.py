@@ -29,6 +29,8 @@ from passat.ir.types import TensorType, TupleType
 
 AUDITED: Final = 28
 """The newest opset that has been audited against earlier ones."""
+_EXPERIMENTAL: Final = ("Affine", "Crop", "DynamicSlice", "ImageScaler", "ParametricSoftplus", "Scale", "ScaledTanh")
+"""Operators of converters of the time that onnx has no schemas of, and that ONNX Runtime runs up to opset 9."""
 
 
 class NoUpgradeError(ValueError):
@@ -149,7 +151,7 @@ def next_version(op_type: str, version: int) -> int | None:
 
 @lru_cache(1)
 def _versions() -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
+    found = {name: [1, 10] for name in _EXPERIMENTAL}
     for schema in onnx.defs.get_all_schemas_with_history():
         if not schema.domain:
             found.setdefault(schema.name, []).append(schema.since_version)

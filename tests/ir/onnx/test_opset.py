@@ -206,6 +206,15 @@ def test_pooling_without_a_kernel_is_rejected_for_unknown_operands() -> None:
         in_opset(before, 22)
 
 
+def test_operators_that_onnx_no_longer_has_are_rejected() -> None:
+    before = model(8, "y = Affine <alpha = 2.0, beta = 1.0> (x)", "float[2] x", "float[2] y")
+    assert in_opset(before, 9).opset_import[0].version == 9
+    with pytest.raises(
+        OnnxError, match="the Affine node that produces 'y' cannot be converted from opset 8 to 12: opset 10 does not have the operator"
+    ):
+        in_opset(before, 12)
+
+
 @pytest.mark.parametrize(
     "op_type", ["Elu", "HardSigmoid", "HardSwish", "Mish", "Selu", "Softplus", "Softsign", "ThresholdedRelu", "LeakyRelu"]
 )
