@@ -189,7 +189,7 @@ def _own(graph: Builder, form: Form) -> Draft:
     domain, _, name = form.op.rpartition("::")
     drawn = INSTANCES[domain][name](_Drawn(graph))
     graph.never_empty = True
-    # With values of another size than keys, ONNX Runtime leaves a part of the second result of Attention uninitialized; with past keys
+    # With keys and values of different sizes, ONNX Runtime leaves a part of the second result of Attention uninitialized; with past keys
     # and values but without its later results, MultiHeadAttention reads memory that nothing wrote.
     results = 1 if "qkv_hidden_sizes" in drawn.attrs else 3 if name == "MultiHeadAttention" and len(drawn.operands) > 3 else drawn.results
     return Draft([None if operand is None else _like(graph, operand) for operand in drawn.operands], drawn.attrs, results)
