@@ -81,12 +81,17 @@ def folded_value(op: Op, args: Sequence[Value], attrs: Attrs, result: Type, opse
     if "max_pool" in op.name and any(np.isnan(tensor.numpy()).any() for tensor in tensors_in(args)):
         # ONNX Runtime passes NaN on or skips it, depending on the position in the window.
         raise EvaluateError(f"{op.name} of NaN")
-    return evaluate_call(op, args, attrs, result, _by_runtime(op, opset))
+    value = evaluate_call(op, args, attrs, result, _by_runtime(op, opset))
+    remember_origin(value, op, args, attrs, result)
+    return value
 
 
 def remember_origin(value: Value, op: Op, args: Sequence[Value], attrs: Attrs, result: Type) -> None:
-    """Records how a constant was computed, unless it is small, or ONNX Runtime might compute other bits, or not when it loads a model."""
-    if isinstance(value, Tensor) and not value.is_splat and value.nbytes >= FEWEST_BYTES and keeps_bits(op, args, result) and op.to_onnx:
+    """Records how a constant was computed, unless it is small, or ONNX Runtime might compute other bits, or not when it loads a model.
+    Calls on float32 that round are computed by ONNX Runtime here, too."""
+    if not isinstance(value, Tensor) or value.is_splat or value.nbytes < FEWEST_BYTES or op.to_onnx is None:
+        return
+    if keeps_bits(op, args, result) or {tensor.dtype for tensor in (value, *tensors_in(args))} == {"float32"}:
         value.origin = Origin(op, tuple(args), attrs)
 
 

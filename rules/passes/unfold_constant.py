@@ -7,7 +7,7 @@ A walk, not a guard of folding: whether the first form stays is known only when 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from passat.ir.evaluate import Value
@@ -50,6 +50,21 @@ def unfold_constants(function: Function, least: int) -> Function:
     return result
 
 
+@dataclass
+class _Plan:
+    """Calls for constants, the stored constants that they read, and the tensors that they add. `parts` has what became of each tensor."""
+
+    leaving: Sequence[Constant]
+    sources: list[Constant] = field(default_factory=list)
+    added: list[Tensor] = field(default_factory=list)
+    parts: dict[int, Expr] = field(default_factory=dict)
+
+    def saves(self, least: int) -> bool:
+        """True if the calls save more than `least` bytes for each constant."""
+        stored = sum(node.data.nbytes for node in self.leaving)
+        return stored - sum(tensor.nbytes for tensor in self.added) > least * len(self.leaving)
+
+
 class _Unfolding:
     """Chooses the constants of a function that become calls on the others."""
 
@@ -62,32 +77,51 @@ class _Unfolding:
             self._stored.setdefault(_look(node.data), []).append(node)
 
     def calls(self, least: int) -> dict[Expr, Expr]:
-        """The calls for constants, each of which saves more than `least` bytes."""
+        """The calls for constants, each of which saves more than `least` bytes. Calls that add the same tensor, such as the relative
+        positions that each layer multiplies by its weights, share its bytes."""
+        waiting: dict[int, list[Constant]] = {}
         for node in self.constants:
             if node.data.nbytes > least and node not in self._sources and isinstance(node.data.origin, Origin):
-                sources: list[Constant] = []
-                call, added = self._call(node.data.origin, sources, 0)
-                if node.data.nbytes - added > least:
-                    self.made[node] = call
-                    self._sources.update(sources)
+                added = self._try([node], least)
+                if added:
+                    waiting.setdefault(id(max(added, key=lambda tensor: tensor.nbytes)), []).append(node)
+        for nodes in waiting.values():
+            self._try([node for node in nodes if node not in self._sources], least)
         return self.made
 
-    def _call(self, origin: Origin, sources: list[Constant], depth: int) -> tuple[Expr, int]:
-        """The call of an origin, and the bytes of the constants that it adds; `sources` gets those that it reads."""
-        parts = [self._value(arg, sources, depth + 1) for arg in origin.args]
-        return Call(origin.op, [part for part, _ in parts], origin.attrs), sum(added for _, added in parts)
+    def _try(self, nodes: Sequence[Constant], least: int) -> Sequence[Tensor]:
+        """Makes the calls for constants if that saves enough; otherwise returns the tensors that these add."""
+        plan = _Plan(nodes)
+        calls: dict[Expr, Expr] = {node: self._call(node.data, plan, 0) for node in nodes}
+        if not plan.saves(least):
+            return plan.added
+        self.made.update(calls)
+        self._sources.update(plan.sources)
+        return ()
 
-    def _value(self, value: Value, sources: list[Constant], depth: int) -> tuple[Expr, int]:
+    def _call(self, tensor: Tensor, plan: _Plan, depth: int) -> Expr:
+        """The call that a tensor is the value of."""
+        origin = tensor.origin
+        assert isinstance(origin, Origin)
+        return Call(origin.op, [self._value(arg, plan, depth + 1) for arg in origin.args], origin.attrs)
+
+    def _value(self, value: Value, plan: _Plan, depth: int) -> Expr:
         if isinstance(value, tuple):
-            parts = [self._value(each, sources, depth) for each in value]
-            return Tuple([part for part, _ in parts]), sum(added for _, added in parts)
-        for node in self._stored.get(_look(value), ()):
-            if node not in self.made and node.data == value:
-                sources.append(node)
-                return node, 0
-        if isinstance(value.origin, Origin) and depth < _DEEPEST:
-            return self._call(value.origin, sources, depth)
-        return Constant(value), 0 if value.is_splat else value.nbytes
+            return Tuple([self._value(each, plan, depth) for each in value])
+        if id(value) not in plan.parts:
+            plan.parts[id(value)] = self._part(value, plan, depth)
+        return plan.parts[id(value)]
+
+    def _part(self, tensor: Tensor, plan: _Plan, depth: int) -> Expr:
+        for node in self._stored.get(_look(tensor), ()):
+            if node not in self.made and node not in plan.leaving and node.data == tensor:
+                plan.sources.append(node)
+                return node
+        if isinstance(tensor.origin, Origin) and depth < _DEEPEST:
+            return self._call(tensor, plan, depth)
+        if not tensor.is_splat:
+            plan.added.append(tensor)
+        return Constant(tensor)
 
 
 def _look(tensor: Tensor) -> object:

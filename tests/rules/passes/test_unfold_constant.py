@@ -67,6 +67,31 @@ def test_equal_copies_of_a_weight_count_as_one() -> None:
     assert [each.name for each in optimize(model).model.graph.initializer] == ["w"]
 
 
+def test_products_of_one_tensor_with_the_weights_of_all_layers_share_it() -> None:
+    # As in DeBERTa: each layer multiplies the relative positions by the weights that it also multiplies its input by.
+    layers = range(6)
+    nodes = [helper.make_node("Softmax", ["positions"], ["p"])]
+    for i in layers:
+        nodes += [
+            helper.make_node("MatMul", ["p", f"w{i}"], [f"r{i}"]),
+            helper.make_node("Transpose", [f"r{i}"], [f"t{i}"], perm=[1, 0]),
+            helper.make_node("MatMul", [f"x{i - 1}" if i else "x", f"w{i}"], [f"q{i}"]),
+            helper.make_node("Relu", [f"q{i}"], [f"a{i}"]),
+            helper.make_node("MatMul", [f"a{i}", f"t{i}"], [f"s{i}"]),
+            helper.make_node("Relu", [f"s{i}"], [f"v{i}"]),
+            helper.make_node("MatMul", [f"v{i}", "w"], [f"z{i}"]),
+            helper.make_node("Relu", [f"z{i}"], [f"x{i}"]),
+        ]
+    rng = np.random.default_rng(1)
+    weights: dict[str, AnyValue] = {f"w{i}": rng.normal(size=(COLUMNS, COLUMNS)) / COLUMNS for i in layers}
+    model = tied(*nodes, helper.make_node("Neg", [f"x{layers[-1]}"], ["y"]), positions=rng.normal(size=(ROWS, COLUMNS)), **weights)
+    result = optimize(model, certificate=True)
+    assert len(result.model.SerializeToString()) < 1.01 * len(model.SerializeToString())
+    assert operators(result).count("Softmax") <= 1
+    assert optimize(result.model).model == result.model
+    assert check_certificate(result.certificate, before=model, after=result.model).complete
+
+
 @pytest.mark.parametrize(
     ("nodes", "config", "dtype", "rows"),
     [
