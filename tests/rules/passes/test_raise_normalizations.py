@@ -59,3 +59,11 @@ def test_lookalikes_stay(body: str) -> None:
 def test_integers_and_exactness() -> None:
     folds(raise_operators(), ROWS, layer_norm("divide(%0, sqrt(%1))"), layer_norm("divide(%0, sqrt(%1))"), rules__math="exact")
     stays(raise_operators(), "%x: (2, 3) int32", "subtract(%x, max(%x, axis=[-1], keepdims=True))")
+
+
+def test_groups_stay_instances() -> None:
+    laid = "nn.instance_norm(reshape(%x, newshape=[2, 3, -1]), full(1f, shape=[3]), full(0f, shape=[3]))"
+    body = f"add(multiply(reshape({laid}, newshape=[2, 6, 5, 4]), full(2f, shape=[6, 1, 1])), full(3f, shape=[6, 1, 1]))"
+    made = str(run(raise_operators(), program("%x: (2, 6, 5, 4)", body)))
+    assert "nn.instance_norm" in made
+    assert "nn.group_norm" not in made
