@@ -152,13 +152,15 @@ class Facts(Generic[Fact]):
         due: list[int] = []
         visits = Counter[int]()
         for kept, gone in unions:
-            if self._analysis.names_classes:
-                due += {find(user) for user in self._users.get(gone, ())}
-            self._users.setdefault(kept, []).extend(self._users.pop(gone, ()))
+            users, renewed = self._users.pop(gone, ()), self._analysis.names_classes
             if gone in known:
                 before = known.pop(gone)
                 if known.setdefault(kept, before) != before:
                     learned.add(find(kept))
+                    renewed = True
+            if renewed:
+                due += map(find, users)
+            self._users.setdefault(kept, []).extend(users)
             due.append(find(kept))
         due += map(find, constants)
         heapq.heapify(due)

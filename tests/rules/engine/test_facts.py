@@ -201,6 +201,16 @@ def test_an_update_computes_only_what_changed() -> None:
     assert graph.fact(whole, root) is True
 
 
+def test_users_of_a_class_that_goes_learn_the_fact_of_the_one_that_stays() -> None:
+    whole = _Whole()
+    graph, root = graph_of(ops.add(ops.round(a), ops.tanh(b)))
+    assert graph.fact(whole, root) is None
+    united = graph.unite(*graph.operands[root])
+    assert united is not None
+    assert root in graph.facts[whole].update([united], ())
+    assert graph.fact(whole, root) is True
+
+
 def test_updates_end_in_cycles() -> None:
     one = splat(1, (), "int64")
     graph, root = graph_of(ops.clip(ops.subtract(var("i", dtype="int64"), one), a_min=0, a_max=1000))
