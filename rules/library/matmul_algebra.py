@@ -91,11 +91,36 @@ def is_row_scale(c: Term, w: Term, axis: int) -> bool | str:
     return (c.type.ndim == 1 and same_dim(c.type.shape[0], w.type.shape[axis])) or f"{c.type!r} does not scale axis {axis} of {w.type!r}"
 
 
+def _newshape(source: Shape, target: Shape) -> tuple[int, ...]:
+    attrs = static_newshape(source, target)
+    if attrs is None or attrs["allowzero"]:
+        raise Reject(f"no reshape of {source} certainly gives {target}")
+    newshape: tuple[int, ...] = tuple(attrs["newshape"])
+    if -1 in newshape and not all(at_least(dim, 1) for dim, entry in zip(target, newshape, strict=True) if entry != -1):
+        raise Reject(f"{target} may be empty")
+    return newshape
+
+
+@guard
+def keeps_row_size(x: Term, view: Term) -> bool | str:
+    """The reshape keeps the size of the last axis, and thus every row."""
+    return same_dim(x.type.shape[-1], view.type.shape[-1]) or f"{view.type!r} does not have the rows of {x.type!r}"
+
+
+@computed
+def view_of_rows(x: Term, view: Term) -> tuple[int, ...]:
+    """The newshape that gives the rows of a tensor the leading axes of a view."""
+    return _newshape(x.type.shape, (*view.type.shape[:-1], x.type.shape[-1]))
+
+
 _INNER, _RIGHT_W, _RIGHT_V = _weighted(first, x, w), _right(first, w), _right(second, v)
 _BOTH: Final = product(x, product(_RIGHT_W, _RIGHT_V))
 _SHIFTED: Final = _BOTH + product(b, _RIGHT_V)
 bias = cases("bias", "none", "added", "biased")
 _MEETING: Final = bias(none=_INNER, added=_INNER + b, biased=op.nn.bias_add(_INNER, b, axis=p))
+_PLAIN: Final = product(x, w)
+_VIEW: Final = op.reshape(bias(none=_PLAIN, added=_PLAIN + b, biased=op.nn.bias_add(_PLAIN, b, axis=p)), ...)
+_VIEWED: Final = product(op.reshape(x, newshape=view_of_rows(x, _VIEW)), product(w, v))
 biases = cases("biases", "none", "shifted", "left", "both")
 _LEFT, _OTHER = _weighted(first, x, w), _weighted(second, x, v)
 _SUM: Final = product(x, _RIGHT_W + _RIGHT_V)
@@ -132,16 +157,6 @@ def repeats_heads_in_groups(x: Term, y: Term, wide: Term, heads: Term) -> bool |
         return f"{heads.type!r} is not {y.type!r} with repeated heads"
     same = all(same_dim(m, n) for m, n in zip(x.type.shape[:2], merged[:2], strict=True))
     return same or f"{x.type!r} does not have the heads of {heads.type!r}"
-
-
-def _newshape(source: Shape, target: Shape) -> tuple[int, ...]:
-    attrs = static_newshape(source, target)
-    if attrs is None or attrs["allowzero"]:
-        raise Reject(f"no reshape of {source} certainly gives {target}")
-    newshape: tuple[int, ...] = tuple(attrs["newshape"])
-    if -1 in newshape and not all(at_least(dim, 1) for dim, entry in zip(target, newshape, strict=True) if entry != -1):
-        raise Reject(f"{target} may be empty")
-    return newshape
 
 
 @computed
@@ -204,6 +219,14 @@ class MatmulAlgebra(RuleSet):
         (_weighted(second, _MEETING, v) >> bias(none=_BOTH, added=_SHIFTED, biased=_SHIFTED))
         .when(has_rank(w, 2), has_rank(v, 2), has_entries(w), is_modest(_RIGHT_W, _RIGHT_V), products_stay_finite(w, v, _RIGHT_V, 0))
         .when(*bias.only("added", is_product_bias(b, _INNER)), *bias.only("biased", is_axis(p, -1, _INNER)))
+        .inexact(_GROUPED, nonfinite=RESOLVED)
+        .exploring()
+    )
+    meet_reshaped = (
+        (product(_VIEW, v) >> bias(none=_VIEWED, added=_VIEWED + product(b, v), biased=_VIEWED + product(b, v)))
+        .when(has_rank(w, 2), has_rank(v, 2), is_stack(x), keeps_row_size(_PLAIN, _VIEW))
+        .when(has_entries(w), is_modest(w, v), products_stay_finite(w, v, v, 0))
+        .when(*bias.only("added", is_product_bias(b, _PLAIN)), *bias.only("biased", is_axis(p, -1, _PLAIN)))
         .inexact(_GROUPED, nonfinite=RESOLVED)
         .exploring()
     )

@@ -179,6 +179,20 @@ for _first in ("matmul", "dense"):
         CASES[f"MatmulAlgebra.difference_of_products[{_first}, {_second}]"] = case(_one - _plus, _unlike - _plus, "the shapes differ")
 
 
+def viewed(of: Expr, *shape: int) -> Expr:
+    return weighed("matmul", ops.reshape(of, newshape=shape), shape[-1], 3)
+
+
+_plain = weighed("matmul", row, 4, 5)
+CASES["MatmulAlgebra.meet_reshaped[none]"] = case(viewed(_plain, 2, 4, 5), viewed(_plain, 4, 10), "does not have the rows of")
+CASES["MatmulAlgebra.meet_reshaped[added]"] = case(
+    viewed(_plain + numbers((5,)), 2, 4, 5), viewed(_plain + numbers((8, 1)), 2, 4, 5), "is not a bias"
+)
+CASES["MatmulAlgebra.meet_reshaped[biased]"] = case(
+    viewed(last_biased(_plain, 5), 2, 4, 5), viewed(ops.nn.bias_add(_plain, numbers((8,)), axis=0), 2, 4, 5), "is not axis -1"
+)
+
+
 def both(name: str, a: Expr, b: Expr) -> Expr:
     made: Expr = getattr(ops, name)(a, b)
     return made
