@@ -83,8 +83,8 @@ arithmetic = operator("g", "multiply", *_ARITHMETIC)
 unscaled = operator("h", *_ARITHMETIC)  # scalars that are factors are left to `Products`
 extremum = operator("extremum", "maximum", "minimum")
 _TURNED, _VIEWED = op.transpose(x, axes=p), op.reshape(x, attrs=a)
-view = cases("view", "transpose", "reshape")
-_VIEW: Final = view(transpose=_TURNED, reshape=_VIEWED)
+view = cases("view", "transpose", "reshape", "squeeze")
+_VIEW: Final = view(transpose=_TURNED, reshape=_VIEWED, squeeze=op.squeeze(x, attrs=a))
 _NUMBER = op.reshape(c, newshape=no_axes(c))
 
 
@@ -99,18 +99,19 @@ def _passage(rule: Rule) -> Rule:
 
 def _viewed(of: Pattern) -> PCase:
     """The tensor with the view."""
-    return view(transpose=_turned(of), reshape=op.reshape(of, attrs=a))
+    return view(transpose=_turned(of), reshape=op.reshape(of, attrs=a), squeeze=op.squeeze(of, attrs=a))
 
 
 def _views(of: OperatorHole) -> Rule:
-    other = op.reshape(y, attrs=b)
-    rule = of(_VIEW, view(transpose=_turned(y), reshape=other)) >> _viewed(of(x, y))
-    alike = (same_shape(x, y), same_shape(_VIEWED, other))
-    return _passage(rule.when(*view.only("transpose", same_rank(x, y)), *view.only("reshape", *alike)))
+    other = view(transpose=_turned(y), reshape=op.reshape(y, attrs=b), squeeze=op.squeeze(y, attrs=b))
+    rule = of(_VIEW, other) >> _viewed(of(x, y))
+    alike = (same_shape(x, y), same_shape(_VIEW, other))
+    return _passage(rule.when(*view.only("transpose", same_rank(x, y)), *view.only("reshape squeeze", *alike)))
 
 
 def _view_and_number(of: OperatorHole) -> Rule:
-    return _passage((of(_VIEW, c) >> _viewed(of(x, _NUMBER))).when(is_scalar(c, view(transpose=x, reshape=_VIEWED))))
+    smaller = view(transpose=x, reshape=_VIEW, squeeze=_VIEW)
+    return _passage((of(_VIEW, c) >> _viewed(of(x, _NUMBER))).when(is_scalar(c, smaller)))
 
 
 def _transpose_and_constant(of: OperatorHole) -> Rule:

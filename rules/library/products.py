@@ -176,6 +176,9 @@ class Products(RuleSet):
     through_reshape = (op.reshape(x, attrs=a) * c >> op.reshape(x * op.reshape(c, newshape=no_axes(c)), attrs=a)).when(
         is_scalar(c, op.reshape(x, attrs=a))
     )
+    through_squeeze = (op.squeeze(x, attrs=a) * c >> op.squeeze(x * op.reshape(c, newshape=no_axes(c)), attrs=a)).when(
+        is_scalar(c, op.squeeze(x, attrs=a))
+    )
     through_transpose = (op.transpose(x, attrs=a) * c >> op.transpose(x * op.reshape(c, newshape=no_axes(c)), attrs=a)).when(
         is_scalar(c, op.transpose(x, attrs=a))
     )

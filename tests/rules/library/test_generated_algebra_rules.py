@@ -199,7 +199,7 @@ def both(name: str, a: Expr, b: Expr) -> Expr:
 
 
 _a, _b, _low = var("a", (4, 3)), var("b", (4, 3)), var("low", (4,))
-_number, _column = splat(1, ()), numbers((3, 4))
+_number, _column, _single = splat(1, ()), numbers((3, 4)), var("single", (4, 1, 3))
 for _kind, _name in (("", "power"), ("_extremum", "minimum")):
     CASES[f"Commute.binary{_kind}[transpose]"] = case(
         both(_name, turn(_a, 1, 0), turn(_b, 1, 0)), both(_name, turn(_a, 1, 0), turn(_low, 0)), "two values"
@@ -208,6 +208,16 @@ for _kind, _name in (("", "power"), ("_extremum", "minimum")):
         both(_name, ops.reshape(_a, newshape=(12,)), ops.reshape(_b, newshape=(12,))),
         both(_name, ops.reshape(_a, newshape=(12,)), ops.reshape(var("r", (2, 6)), newshape=(12,))),
         "the shapes differ",
+    )
+    CASES[f"Commute.binary{_kind}[squeeze]"] = case(
+        both(_name, ops.squeeze(_single, axis=(1,)), ops.squeeze(var("t", (4, 1, 3)), axis=(1,))),
+        both(_name, ops.squeeze(_single, axis=(1,)), ops.squeeze(var("t", (4, 3, 1)), axis=(2,))),
+        "the shapes differ",
+    )
+    CASES[f"Commute.view_and_number{_kind}[squeeze]"] = case(
+        both(_name, ops.squeeze(_single, axis=(1,)), _number),
+        both(_name, ops.squeeze(_single, axis=(1,)), numbers((3,))),
+        "is not a single number",
     )
     CASES[f"Commute.view_and_number{_kind}[transpose]"] = case(
         both(_name, turn(_a, 1, 0), _number), both(_name, turn(_a, 1, 0), _column), "is not a single number"

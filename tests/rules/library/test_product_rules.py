@@ -53,6 +53,11 @@ CASES: dict[str, Case] = {
         reshape(matmul(reshape(var("v", (8, 3)), 2, 4, 3), weight) + numbers((4, 1)), 8, 5),
         "is not a bias for a product with",
     ),
+    "Products.through_squeeze": case(
+        ops.squeeze(reshape(x, 1, 12), axis=(0,)) * scalar,
+        ops.squeeze(reshape(x, 1, 12), axis=(0,)) * numbers((12,)),
+        "is not a single number",
+    ),
     "Products.through_reshape": case(reshape(x, 12) * scalar, reshape(x, 12) * numbers((12,)), "is not a single number"),
     "Products.through_transpose": case(ops.transpose(x) * scalar, ops.transpose(x) * splat(4.0, (1, 1, 1)), "is not a single number"),
     "Products.division": case(x / scalar, x / splat(3.0), "3.0 is not a power of two"),
