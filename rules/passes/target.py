@@ -29,6 +29,7 @@ from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.lowering import ContribForms, Decompositions, TargetForms
 from passat.rules.library.lowering import FastMath as FastMathRules
 from passat.rules.library.masks import Masks
+from passat.rules.library.matmul_algebra import MatmulAlgebra
 from passat.rules.library.raising import Powers, RaiseOps
 from passat.rules.library.relay_forms import CanonicalQuantized
 from passat.rules.library.views import DynamicViews, Transposes, Views
@@ -110,7 +111,8 @@ _MERGED: Final = (Transposes, Views, DynamicViews, Copies, Arithmetic)
 @register_pass(_PREFIX + "TargetForms")
 def target_forms() -> RulePass:
     """Chooses the form that the target's kernels run faster: global pooling, reshapes that infer a size, and windows that pad with 0."""
-    sets = (ConstantFolding, TargetForms, Windows.only("convolution", "mean"))
+    flags = MatmulAlgebra.only("transposed_operand")  # of products that CollapseBatchDims has put on matrices
+    sets = (ConstantFolding, TargetForms, Windows.only("convolution", "mean"), flags)
     return RulePass(sets, name="TargetForms", opt_level=3, doc=target_forms.__doc__ or "", after=["ContribOperators"])
 
 
