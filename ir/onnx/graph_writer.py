@@ -68,7 +68,9 @@ class GraphWriter:
             if isinstance(call.op, OpaqueOp) and call.attrs.get("protos"):
                 model.names.used |= all_names(NodeProto.FromString(call.attrs["protos"]).attribute)
         origins = model.frame.origins
-        model.node_names.used.update(call.span.source_name for call in plan.calls if call.span is not None and id(call) in origins)
+        model.node_names.used.update(
+            call.span.source_name for call in plan.calls if call.span is not None and id(call) in origins and id(call) not in plan.merged
+        )
         chosen = [self._choose(call, targets) for call in reversed(plan.calls)]
         for constant in plan.constants:
             model.constants.add(constant)

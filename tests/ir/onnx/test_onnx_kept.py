@@ -65,6 +65,12 @@ def test_names_of_nodes_and_values_survive_a_change_beside_them(parse: Parse, re
     ]
 
 
+def test_a_node_that_adds_a_bias_has_the_name_of_the_product(parse: Parse) -> None:
+    model = parse("g (float[2,3] x, float[3,4] w) => (float[2,4] y) { [product] p = MatMul(x, w)\n [sum] y = Add(p, b) }")
+    initializer(model, "b", np.ones(4, np.float32))
+    assert [(node.op_type, node.name) for node in optimize(model, verify=False).model.graph.node] == [("Gemm", "product")]
+
+
 def test_initializers_are_constants_and_come_out_unchanged(parse: Parse) -> None:
     model = parse("g (float[2] x) => (float[2] y) { y = Add(x, w) }")
     initializer(model, "w", np.array([1, 2], np.float32))
