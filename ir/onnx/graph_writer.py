@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Final
 
 from onnx import GraphProto, NodeProto, ValueInfoProto, defs
 
-from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from passat.ir.expr import Call, Constant, Expr, Function, Span, Tuple, TupleGetItem, Var
 from passat.ir.onnx.declared import contradicts
 from passat.ir.onnx.emitter import NodeEmitter, unusual_dtypes
 from passat.ir.onnx.errors import OnnxError, OpsetError
-from passat.ir.onnx.frame import Origin
+from passat.ir.onnx.frame import Origin, label_of
 from passat.ir.onnx.inference import call_attributes, declared_types, has_inference, outer_name
 from passat.ir.onnx.opaque import OpaqueOp, is_stateful
 from passat.ir.onnx.plan import Plan
@@ -101,7 +101,10 @@ class GraphWriter:
         # Without operands, an attribute determines the type; Identity may not support a type that inference does not know.
         says_type = type_ == UNKNOWN and made is not None and not made.input and not is_stateful(made.domain, made.op_type)
         if made is None or (self._can_rename(type_) and not says_type):
-            return NodeProto(op_type="Identity", name=self.model.node_names.take(name), input=[source], output=[name])
+            identity = NodeProto(op_type="Identity", name=self.model.node_names.take(name), input=[source], output=[name])
+            if made is not None:
+                identity.MergeFromString(label_of(made))
+            return identity
         again = NodeProto()
         again.CopyFrom(made)
         again.name = self.model.node_names.take(name)
@@ -132,10 +135,14 @@ class GraphWriter:
             names.append(name)
         if key in self.model.frame.origins:
             return names, ""
-        if call.op.name == "nn.bias_add" and id(call.args[0]) in self.plan.merged:  # type: ignore[attr-defined]  # as above
-            span = call.args[0].span or span  # the node belongs to the product
+        span = self._replaced(call)
         title = span.source_name if span is not None else names[0]  # nodes without a name in the source stay unnamed
         return names, self.model.node_names.take(title) if title else ""
+
+    def _replaced(self, call: Call) -> Span | None:
+        """The span of the node of the source that the nodes of a call replace. The sum with a bias belongs to the product."""
+        product = call.args[0] if call.args else call
+        return (product.span or call.span) if id(product) in self.plan.merged else call.span
 
     def _write_call(self, call: Call, wanted: list[str], node_name: str) -> None:
         origin = self.model.frame.origins.get(id(call))
@@ -147,6 +154,10 @@ class GraphWriter:
             self._write_opaque(call, op, wanted, node_name)
         else:
             wanted = self._write_own(call, op, wanted, node_name)
+        if origin is None:
+            span = self._replaced(call)
+            for node in self.nodes[first:]:
+                self.model.frame.label(node, span)
         if isinstance(op, OpaqueOp):
             self._declare(wanted, declared_types(call.attrs, "disputed") or declared_types(call.attrs) or ())
         elif (

@@ -263,6 +263,7 @@ class Importer:
             if len(outputs) > 1 and op_type in _OPTIONAL_OUTPUTS and (version >= 14 or op_type != "BatchNormalization"):
                 outputs = self._outputs_read(outputs)
             span = Span(node.name, outputs=outputs)
+            self.frame.remember(node, span)
             domain = node.domain
             own = not domain or domain == "ai.onnx"
             reader = readers.get(op_type) if own else self._foreign(node)

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper, shape_inference
 
+from passat.ir.onnx.frame import label_of
 from passat.ir.onnx.scope import read_names, sort_nodes, subgraphs
 from passat.ir.tensor import Array
 
@@ -157,7 +158,9 @@ def with_kernel_nodes(
     gone = {number for group, _, _, _ in chosen for number in group}
     made = {number: node for number, node in enumerate(nodes) if number not in gone}
     for group, name, inputs, outputs in chosen:
-        made[group[-1]] = helper.make_node(name, inputs, outputs, name=nodes[group[-1]].name, domain=domain)
+        last = nodes[group[-1]]
+        made[group[-1]] = helper.make_node(name, inputs, outputs, name=last.name, domain=domain)
+        made[group[-1]].MergeFromString(label_of(last))
     changed = ModelProto()
     changed.CopyFrom(model)
     del changed.graph.node[:]

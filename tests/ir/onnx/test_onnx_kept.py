@@ -1,6 +1,9 @@
 """Contents of a model besides its computation are written unchanged."""
 
+import json
+import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,13 +12,18 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from passat import optimize
-from passat.ir.expr import Constant, Var
+from passat.ir.expr import Constant, Tuple, Var
 from passat.ir.onnx import from_onnx, to_onnx
+from passat.ir.onnx.opset import in_opset
+from passat.ir.onnx.scope import subgraphs
+from passat.ir.ops.activation import gelu
 from passat.ir.tensor import Tensor
 from passat.ir.types import IncompleteType, TensorType
 
 Parse = Callable[..., ModelProto]
 Run = Callable[[ModelProto, dict[str, Any]], list[Any]]
+
+MODELS = Path(__file__).resolve().parents[3] / "examples" / "models"
 
 
 def through(model: ModelProto) -> ModelProto:
@@ -69,6 +77,99 @@ def test_a_node_that_adds_a_bias_has_the_name_of_the_product(parse: Parse) -> No
     model = parse("g (float[2,3] x, float[3,4] w) => (float[2,4] y) { [product] p = MatMul(x, w)\n [sum] y = Add(p, b) }")
     initializer(model, "b", np.ones(4, np.float32))
     assert [(node.op_type, node.name) for node in optimize(model, verify=False).model.graph.node] == [("Gemm", "product")]
+
+
+def labeled(model: ModelProto) -> ModelProto:
+    """The model with metadata for each node, also in subgraphs: the name of the node, or of its first value."""
+    graphs = [model.graph]
+    for graph in graphs:
+        for node in graph.node:
+            node.metadata_props.add(key="namespace", value=node.name or node.output[0])
+            graphs += subgraphs(node)
+    return model
+
+
+def label(node: onnx.NodeProto) -> str:
+    (entry,) = node.metadata_props
+    assert entry.key == "namespace"
+    found: str = entry.value
+    return found
+
+
+def test_metadata_and_documentation_of_nodes_survive_a_change_beside_them(parse: Parse, rebuilt: Callable[..., Any]) -> None:
+    model = labeled(
+        parse(
+            "g (float[2] x) => (float[2] y) { [first] hidden = Relu(x)\n twice = Add(hidden, hidden)\n y = com.example.Thing(twice) }",
+            ir=10,
+            imports=', "com.example": 3',
+        )
+    )
+    model.graph.node[0].doc_string = "the first"
+    model.graph.node[1].metadata_props.add(key="passat.rules", value='["of an earlier run"]')
+    module = rebuilt(from_onnx(model))
+    for each in (module, pickle.loads(pickle.dumps(module))):
+        out = to_onnx(each)
+        assert [label(node) for node in out.graph.node] == ["first", "twice", "y"]
+        assert [node.doc_string for node in out.graph.node] == ["the first", "", ""]
+
+
+def test_metadata_of_all_nodes_that_an_operator_is_written_as(parse: Parse) -> None:
+    module = from_onnx(labeled(parse("g (float[2] x) => (float[2] y) { [act] y = Relu(x) }", ir=10)))
+    main = module["main"]
+    module["main"] = main.with_body(gelu(main.params[0], span=main.body.span))
+    out = to_onnx(module)
+    assert len(out.graph.node) > 1
+    assert {label(node) for node in out.graph.node} == {"act"}
+
+
+def test_metadata_of_a_product_with_its_bias(parse: Parse) -> None:
+    """The node has the name and the metadata of the product."""
+    model = labeled(parse("g (float[2,3] x, float[3,4] w) => (float[2,4] y) { [product] p = MatMul(x, w)\n [sum] y = Add(p, b) }", ir=10))
+    initializer(model, "b", np.ones(4, np.float32))
+    out = optimize(model, verify=False).model
+    assert [(node.op_type, node.name, label(node)) for node in out.graph.node] == [("Gemm", "product", "product")]
+
+
+def test_metadata_of_branches_whose_nodes_have_the_same_names(parse: Parse, rebuilt: Callable[..., Any]) -> None:
+    text = """g (bool c, float[2] x) => (float[2] y) { y = If(c) <
+        then_branch = t () => (float[2] a) { [node] a = Relu(x) }, else_branch = e () => (float[2] %s) { [node] %s = Neg(x) }> }"""
+    for name in "ab":
+        model = labeled(parse(text % (name, name), ir=10))
+        for number, branch in enumerate(subgraphs(model.graph.node[0])):
+            branch.node[0].metadata_props[0].value = str(number)
+        made = to_onnx(rebuilt(from_onnx(model))).graph.node[0]
+        found = [[entry.value for entry in branch.node[0].metadata_props] for branch in subgraphs(made)]
+        assert label(made) == "y"
+        assert found == ([["0"], ["1"]] if name == "b" else [[], []]), "nothing tells these nodes apart"
+
+
+def test_metadata_of_a_node_that_names_a_result(parse: Parse) -> None:
+    module = from_onnx(labeled(parse("g (float[2] x) => (float[2] y, float[2] z) { y = Relu(x)\n z = Relu(x) }", ir=10)))
+    main = module["main"]
+    module["main"] = main.with_body(Tuple([main.body[0]] * 2))
+    out = to_onnx(module)
+    assert [(node.op_type, label(node)) for node in out.graph.node] == [("Relu", "y"), ("Identity", "y")]
+
+
+def test_metadata_in_a_later_opset(parse: Parse) -> None:
+    out = in_opset(
+        labeled(parse("g (float[2,3] x) => (float[2,1] y) { s = ReduceMean<axes = [1]>(x)\n y = Relu(s) }", opset=17, ir=10)), 21
+    )
+    assert [(node.op_type, label(node)) for node in out.graph.node] == [("ReduceMean", "s"), ("Relu", "y")]
+
+
+def test_metadata_of_results_names_nodes_that_they_come_from() -> None:
+    model = labeled(onnx.load(MODELS / "bert_tiny.onnx"))
+    model.ir_version = 10
+    out = optimize(model, verify=False, explain=True).model
+    without = []
+    for node in out.graph.node:
+        found = {entry.key: entry.value for entry in node.metadata_props}
+        if "namespace" not in found:
+            without.append(node.op_type)
+        elif "passat.from" in found:
+            assert found["namespace"] in json.loads(found["passat.from"]), node.name
+    assert set(without) <= {"Shape", "Concat"}, "only nodes that stand for several of the model have none"
 
 
 def test_initializers_are_constants_and_come_out_unchanged(parse: Parse) -> None:

@@ -101,6 +101,14 @@ def test_values_that_others_use_are_outputs(tmp_path: Path) -> None:
     assert [node.op_type for node in fused(model(text)).model.graph.node] == ["Kernel0"]
 
 
+def test_a_kernel_has_the_metadata_of_the_node_whose_value_it_computes() -> None:
+    proto = model("g (float[N] x) => (float[N] r) { [first] s = Neg(x) [last] r = Abs(s) }")
+    for node in proto.graph.node:
+        node.metadata_props.add(key="namespace", value=node.name)
+    (node,) = fused(proto).model.graph.node
+    assert [(entry.key, entry.value) for entry in node.metadata_props] == [("namespace", "last")]
+
+
 def test_a_value_that_leads_around_a_kernel_stays_outside(tmp_path: Path) -> None:
     """No kernel needs its own output."""
     text = "g (float[N] x) => (float[N] r) { s = Neg(x) t = Abs(s) p = CumSum(t, axis) u = Sqrt(t) r = Mul(u, p) }".replace(
