@@ -6,7 +6,7 @@ from passat.ir.expr import Call, Constant, Expr, Span, Tuple, TupleGetItem
 from passat.ir.traverse import children, with_children
 from passat.rules.engine.graph import CALL, CONST, GET, LEAF_SYMBOL, REGION, TUPLE, Graph, operands_of
 
-_NEAR = 4
+_NEAR = 6
 _NEAR_NODES = 32
 """Maximum depth, and number of nodes, of the search for the application that a new node corresponds to."""
 

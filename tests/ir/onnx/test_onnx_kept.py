@@ -140,7 +140,7 @@ def test_metadata_of_branches_whose_nodes_have_the_same_names(parse: Parse, rebu
         made = to_onnx(rebuilt(from_onnx(model))).graph.node[0]
         found = [[entry.value for entry in branch.node[0].metadata_props] for branch in subgraphs(made)]
         assert label(made) == "y"
-        assert found == ([["0"], ["1"]] if name == "b" else [[], []]), "nothing tells these nodes apart"
+        assert found == ([["0"], ["1"]] if name == "b" else [[], []]), "these nodes cannot be distinguished"
 
 
 def test_metadata_of_a_node_that_names_a_result(parse: Parse) -> None:
@@ -169,6 +169,10 @@ def test_metadata_of_results_names_nodes_that_they_come_from() -> None:
             without.append(node.op_type)
         elif "passat.from" in found:
             assert found["namespace"] in json.loads(found["passat.from"]), node.name
+            if node.op_type in ("MatMul", "Gemm"):
+                assert found["namespace"].rpartition("/")[2].startswith(("MatMul", "Gemm")), (
+                    "a product that takes in a scale is labeled as the product"
+                )
     assert set(without) <= {"Shape", "Concat"}, "only nodes that stand for several of the model have none"
 
 
