@@ -85,7 +85,7 @@ def _best(
     places = 0
     if space.alternatives:
         greedy = cheapest_trees(space)
-        groups = [[(graph.find(cls), node) for cls, node in group] for group in together]
+        groups = [[(graph.find(cls), node) for cls, node in group] for group in together] + start.sharing()
         start.improve(greedy, groups)
         same = all(start.choice[cls] == node for cls, node in greedy.items() if start.uses[cls])
         other = None if same else Solution.of_choice(space, greedy, classes)

@@ -178,6 +178,18 @@ class Solution:
             position[cls] = float(i)
         return Solution(space, choice, order, roots, position)
 
+    def sharing(self) -> list[list[tuple[int, int]]]:
+        """Joint changes that share a new operand, such as a sum of two masks that each layer adds: alone, none of them saves anything."""
+        space, uses = self.space, self.uses
+        users: dict[int, dict[int, int]] = {}
+        for cls, nodes in space.alternatives.items():
+            if uses[cls]:
+                for node in nodes:
+                    for part in space.children[node]:
+                        if not uses[part]:
+                            users.setdefault(part, {}).setdefault(cls, node)
+        return [list(group.items()) for group in users.values() if len(group) > 1]
+
     def in_order(self) -> dict[int, int]:
         """The e-classes of the solution with their nodes, operands first."""
         used = [cls for cls, count in enumerate(self.uses) if count]

@@ -141,6 +141,16 @@ def test_freeing_a_shared_part_counts_as_gain() -> None:
     assert classes.chosen(model) == ["abs", "sin"]
 
 
+def test_alternatives_that_share_a_new_part_are_taken_together() -> None:
+    """Each of three sums has an alternative that costs the same alone, with a part that all of them may share."""
+    sums = [ops.sin(ops.exp(var(f"x{i}"))) for i in range(3)]
+    classes = Classes(tup(*sums))
+    shared = classes.add("tan", classes.add("cos", classes.node(sums[0].args[0].args[0])))
+    for i, each in enumerate(sums):
+        classes.union(classes.node(each), classes.add("add" if i else "multiply", classes.node(each.args[0].args[0]), shared))
+    assert classes.chosen(NodeCount()) == ["add", "add", "cos", "multiply", "tan"]
+
+
 def test_a_class_that_contains_its_own_user_gives_no_cycle() -> None:
     """x * 1 is x, so the e-class of x has a node that needs x."""
     whole = x * splat(1.0)
