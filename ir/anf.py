@@ -7,13 +7,13 @@ from passat.ir.expr import Constant, Constructor, Expr, Function, GlobalVar, If,
 from passat.ir.op import Op
 from passat.ir.scopes import Scope, Scopes
 from passat.ir.sealed import is_sealed
-from passat.ir.traverse import children, evaluation_parts, post_order, with_children
+from passat.ir.traverse import AnyExpr, children, evaluation_parts, post_order, with_children
 
 _ATOMS = (Var, Constant, GlobalVar, Op, Constructor)
 _Bindings = Sequence[tuple[Var, Expr]]
 
 
-def to_anf(expr: Expr, bind_constants: bool = False) -> Expr:
+def to_anf(expr: AnyExpr, bind_constants: bool = False) -> AnyExpr:
     """Converts to A-normal form: lets in the order of evaluation, each binding one operation on atoms; the result is an atom.
 
     Atoms are variables, operators, constructors, global functions, and constants, unless `bind_constants`. A node with several uses is
@@ -28,7 +28,7 @@ def to_anf(expr: Expr, bind_constants: bool = False) -> Expr:
       %x2
     }
     """
-    return _Normalizer(expr, bind_constants).run()
+    return _Normalizer(expr, bind_constants).run()  # type: ignore[return-value]  # a function for a function
 
 
 class _Normalizer:
@@ -108,7 +108,7 @@ class _Normalizer:
         return result
 
 
-def to_graph(expr: Expr) -> Expr:
+def to_graph(expr: AnyExpr) -> AnyExpr:
     """Converts to graph normal form: removes lets, so that all uses of a variable share the node of its value.
 
     Lets whose values have side effects (`passat.ir.effects`) stay, in order, and so do recursive functions. Returns the same object if
@@ -135,4 +135,4 @@ def to_graph(expr: Expr) -> Expr:
             done[node] = with_children(node, (var, value, done[node.body])) if var is node.var else done[node.body]
         else:
             done[node] = with_children(node, [done[part] for part in children(node)])
-    return done[expr]
+    return done[expr]  # type: ignore[return-value]  # a function for a function

@@ -110,10 +110,7 @@ class _Converter:
     """Converts one function. Iterative: scopes are listed from the outside to the inside, and built in reverse order."""
 
     def __init__(self, function: Function, module: IRModule | None, renamed: Renamed, pending: list[GlobalVar]) -> None:
-        anf = to_anf(infer_type(function))
-        assert isinstance(anf, Function)
-        self._function = anf
-        infer_type(anf)
+        self._function = infer_type(to_anf(infer_type(function)))
         self._module = module
         self._renamed = renamed
         self._pending = pending

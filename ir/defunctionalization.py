@@ -147,7 +147,6 @@ class _Defunctionalizer(TypeMutator):
             assert isinstance(made, Function)  # made from one
             function = made
         normal = infer_type(to_anf(infer_type(function)))
-        assert isinstance(normal, Function)  # made from one
         order = post_order(normal.body, parts_of=evaluation_parts)
         owners: dict[Expr, Var] = {node.value: node.var for node in order if isinstance(node, Let) and isinstance(node.value, Function)}
         for literal, var in owners.items():

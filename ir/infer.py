@@ -35,7 +35,7 @@ from passat.ir.module import IRModule
 from passat.ir.op import Op
 from passat.ir.recursion import recursive_groups
 from passat.ir.shape import ANY, same_dim
-from passat.ir.traverse import children, post_order
+from passat.ir.traverse import AnyExpr, children, post_order
 from passat.ir.types import (
     FuncType,
     IncompleteType,
@@ -71,7 +71,7 @@ _Failure: TypeAlias = tuple[InferError, Expr, int]
 """An error, the node it occurred in, and the state of inference of that node."""
 
 
-def infer_type(expr: Expr) -> Expr:
+def infer_type(expr: AnyExpr) -> AnyExpr:
     """Infers `checked_type` of an expression and all its parts, and returns the expression. Nodes that have a type keep it.
 
     Raises InferError with all independent errors, each with its location and operator. Parts inferred before the error keep their types.

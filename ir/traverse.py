@@ -1,7 +1,7 @@
 """Traversal of expressions. All functions are iterative and visit a shared node once."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import cast
+from typing import TypeVar, cast
 
 from passat.ir.collector import collector_paused
 from passat.ir.expr import (
@@ -23,6 +23,9 @@ from passat.ir.expr import (
     TupleGetItem,
     Var,
 )
+
+AnyExpr = TypeVar("AnyExpr", Function, Expr)
+"""The type of an expression and of what is made from it: a function for a function, any expression for others."""
 
 
 def children(expr: Expr) -> Sequence[Expr]:
@@ -137,7 +140,7 @@ def post_order_visit(expr: Expr, fvisit: Callable[[Expr], object]) -> None:
         fvisit(node)
 
 
-def rewrite(root: Expr, replace: Callable[[Expr, Expr], Expr], *, into: Callable[[Expr], bool] | None = None) -> Expr:
+def rewrite(root: AnyExpr, replace: Callable[[Expr, Expr], Expr], *, into: Callable[[Expr], bool] | None = None) -> AnyExpr:
     """Rebuilds an expression bottom-up. `replace(old, new)` gets each node before and after its parts were replaced, and returns the
     replacement. Nodes for which `into` returns False stay as they are.
 
@@ -147,7 +150,7 @@ def rewrite(root: Expr, replace: Callable[[Expr, Expr], Expr], *, into: Callable
     for node in post_order(root, into=into):
         entered = into is None or into(node)
         done[id(node)] = replace(node, with_children(node, [done[id(part)] for part in children(node)])) if entered else node
-    return done[id(root)]
+    return done[id(root)]  # type: ignore[return-value]  # a function for a function
 
 
 def with_pattern_vars(pattern: Pattern, variable: Callable[[Var], Var]) -> Pattern:

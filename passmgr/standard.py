@@ -222,9 +222,7 @@ class ToGraphNormalForm(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Transforms one function."""
-        made = to_graph(func)
-        assert isinstance(made, Function)  # a function maps to a function
-        return made
+        return to_graph(func)
 
 
 @register_pass("relay._transform.RemoveUnusedFunctions")

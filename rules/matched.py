@@ -45,12 +45,9 @@ def matched_part(run: Run, application: Application, *, constants: bool = True) 
     used = {*map(id, free_vars(before)), *map(id, free_vars(after))}
     params = [var for var in part.params if id(var) in used]
     try:
-        functions = [infer_type(Function(params, body)) for body in (before, after)]
+        first, second = (infer_type(Function(params, body)) for body in (before, after))
     except InferError:  # a type depends on elements of a constant that became a parameter
         return None
-    first, second = functions
-    assert isinstance(first, Function)
-    assert isinstance(second, Function)
     return Matched(first, second, tuple(dict.fromkeys(node for placed in application.matched for node in placed.nodes)))
 
 

@@ -157,7 +157,6 @@ class _Writer:
 
     def _function(self, name: str, function: Function, depth: int) -> None:
         normal = to_anf(Function(function.params, function.body) if is_sealed(function) else function)
-        assert isinstance(normal, Function)  # the normal form of a function
         self._line(depth, f"def {name}({', '.join(map(self._atom, normal.params))}):")
         self._body(normal.body, "return", depth + 1)
 

@@ -23,10 +23,7 @@ def first_order_gradient(function: Function) -> Function:
     """
     if function.type_params:
         raise GradientError("the gradient of a function with type parameters cannot be taken; call it with arguments of known types")
-    flat = to_graph(inline_calls(infer_type(function), lambda callee: True))
-    assert isinstance(flat, Function)  # built from a function
-    infer_type(flat)
-    return _Reverse(flat).run()
+    return _Reverse(infer_type(to_graph(inline_calls(infer_type(function), lambda callee: True)))).run()
 
 
 class _Reverse:

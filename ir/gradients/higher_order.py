@@ -91,9 +91,7 @@ def higher_order_gradient(expr: Expr, module: IRModule | None = None) -> Functio
 
 def _typed(function: Function) -> Function:
     """The function in A-normal form, with types."""
-    made = infer_type(to_anf(infer_type(function)))
-    assert isinstance(made, Function)  # built from a function
-    return made
+    return infer_type(to_anf(infer_type(function)))
 
 
 class _Differentiation:
@@ -132,9 +130,7 @@ class _Differentiation:
     def _global(self, function: Function) -> Function:
         """A global function, differentiated, with the reference to the backward function as its last parameter."""
         typed = function if function._checked_type is not None else infer_type(function)
-        made = to_anf(typed)
-        infer_type(made)
-        assert isinstance(made, Function)  # built from a function
+        made = infer_type(to_anf(typed))
         backward = Var("bp", RefType(_BACKWARD))
         inner = self._transform(made, backward)
         assert isinstance(inner, Function)  # built from a function

@@ -52,9 +52,7 @@ def lazy_gradient_init(function: Function, module: IRModule) -> Function:
     cell, *constructors = module.get_type("GradCell")
     assert isinstance(cell, GlobalTypeVar)  # its first entry
     made = {part.name_hint: part for part in constructors if isinstance(part, Constructor)}
-    flat = infer_type(to_anf(infer_type(function)))
-    assert isinstance(flat, Function)  # built from a function
-    return _Lazy(module, cell, made).run(flat)
+    return _Lazy(module, cell, made).run(infer_type(to_anf(infer_type(function))))
 
 
 class _Lazy:

@@ -179,11 +179,7 @@ def result_fields(body: Expr) -> Sequence[Expr]:
 def _inlined(main: Function) -> Function:
     """Inlines the functions that main calls, since ONNX has no form for these calls."""
     made = inline_calls(main, lambda function: True)
-    if made is main:
-        return main
-    assert isinstance(made, Function)  # a function maps to a function
-    infer_type(made)
-    return made
+    return main if made is main else infer_type(made)
 
 
 def _whole(declared: ValueInfoProto, type_: Type) -> ValueInfoProto:

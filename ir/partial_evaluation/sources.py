@@ -26,7 +26,6 @@ class Sources:
         """A function of a module in A-normal form. Raises InferError for an ill-typed one."""
         if function not in self._read:
             made = to_anf(infer_type(function))
-            assert isinstance(made, Function)  # the result for a function
             self._read[function] = self._read[made] = made
             self._effectful |= effectful_nodes(made.body, self._pure)
             self._analyze(made)

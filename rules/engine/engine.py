@@ -167,7 +167,6 @@ class Engine:
         """A function with lets, branches or nested functions. Lets are removed for the run and restored where possible."""
         has_lets = any(isinstance(node, Let) for node in post_order(function))
         flat = infer_type(to_graph(function)) if has_lets else function
-        assert isinstance(flat, Function)
         done = _Done({}, {})
         for region in _regions(flat):
             done.regions[id(region)] = self._region(region, flat, done, report)
@@ -182,9 +181,7 @@ class Engine:
         if costlier or _stateful_calls(result) > _stateful_calls(flat) or not well_formed(result):
             report.failures.append(Skipped("skipped: code shared by its branches would be computed more than once"))
             return function
-        made = infer_type(to_anf(result)) if has_lets else result
-        assert isinstance(made, Function)
-        return made
+        return infer_type(to_anf(result)) if has_lets else result
 
     def _region(self, region: Expr, whole: Function, done: "_Done", report: EngineReport) -> Expr:
         if isinstance(region, Function):

@@ -78,8 +78,7 @@ def _altered(function: Function, choose: Chooser) -> tuple[Function, Layouts]:
         return found
 
     result = rewrite(function, alter)
-    assert isinstance(result, Function)
-    return (function if result is function else _inferred(result)), layouts
+    return (function if result is function else infer_type(result)), layouts
 
 
 def whole_op(op: AnyValue) -> Op:
@@ -92,11 +91,6 @@ def _registered(op: Op) -> AnyValue:
     """The registered function of an operator. A function registered for the operator on whole axes also applies to the one on blocks."""
     found = op.get_attr(ATTRIBUTE)
     return whole_op(op).get_attr(ATTRIBUTE) if found is None else found
-
-
-def _inferred(function: Function) -> Function:
-    infer_type(function)
-    return function
 
 
 def _laid_out(before: Call, after: Call, types: Sequence[Type], layouts: Layouts) -> Expr:

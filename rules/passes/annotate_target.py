@@ -49,12 +49,10 @@ class AnnotateTarget(FunctionPass):
         """Annotates the calls of one function."""
         if is_sealed(func):
             return func
-        infer_type(func)
         annotator = _Annotator(func, self.targets, self.include_non_call_ops)
         made = annotator.run()
         ctx.record(self.info.name, "annotated", annotator.count)
-        infer_type(made)
-        return made
+        return infer_type(made)
 
 
 class _Annotator:

@@ -67,9 +67,8 @@ def _collapsed(function: Function, *, computed: bool) -> Function:
     if not regions:
         return function
     body = _Rewriter(regions).run(order, function.body)
-    result = infer_type(Function(function.params, body, function.ret_type, function.type_params, function.attrs, function.span))
-    assert isinstance(result, Function)
-    return simplify_shapes(result)
+    made = Function(function.params, body, function.ret_type, function.type_params, function.attrs, function.span)
+    return simplify_shapes(infer_type(made))
 
 
 def matrix_shape(stack: Shape) -> tuple[int, int]:

@@ -81,11 +81,9 @@ class FakeQuantizationToInteger(FunctionPass):
         result = rewrite(infer_type(func), convert)
         if self.use_qat:
             result = rewrite(infer_type(result), convert_single)
-        assert isinstance(result, Function)
-        infer_type(result)
         if count:
             ctx.record(self.info.name, "converted", count)
-        return result
+        return infer_type(result)
 
     def _converted(self, end: Expr, ctx: PassContext) -> Expr:
         """A qnn.quantize with the region before it converted to integers; any other node, or a node without such a region, unchanged."""

@@ -64,15 +64,13 @@ class FoldScales(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Moves the scales of one function."""
-        infer_type(func)
         if ctx.get_config("rules.math") == EXACT:
             return func
         made, count = self._walk(func)
         if not count:
             return func
-        infer_type(made)
         ctx.record(self.info.name, "moved", count)
-        return made
+        return infer_type(made)
 
 
 def fold_forward(function: Function) -> tuple[Function, int]:

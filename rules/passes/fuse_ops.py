@@ -171,7 +171,6 @@ class FuseOps(FunctionPass):
         if is_sealed(func):
             return func
         level = ctx.opt_level if self.fuse_opt_level == -1 else self.fuse_opt_level
-        infer_type(func)
         fuser = _Fuser(func, ctx.get_config(MAX_DEPTH) if level > 0 else None, link_params=ctx.get_config(LINK_PARAMS))
         made = fuser.run()
         ctx.record(self.info.name, "groups", fuser.count)
@@ -236,8 +235,7 @@ class _Fuser:
             done.append(self._rebuilt(number, node))
         result = done[-1]
         assert isinstance(result, Function)
-        infer_type(result)
-        return result
+        return infer_type(result)
 
     def _rebuilt(self, number: int, node: Expr) -> Expr:
         if isinstance(node, Call) and isinstance(node.op, Op) and takes_data(node):
@@ -285,8 +283,7 @@ class _Fuser:
     def _function_of(self, group: _Made, body: Expr) -> Expr:
         """The call of a group's function. Projections of the group's own tuples compute nothing, and stay."""
         if not group.has_calls:
-            made = instantiated(body, dict(zip(group.params.values(), group.args, strict=True)))
-            return infer_type(made)
+            return infer_type(instantiated(body, dict(zip(group.params.values(), group.args, strict=True))))
         self.count += 1
         attrs: dict[str, int] = {"Primitive": 1}
         if group.only_reshapes:
@@ -324,7 +321,4 @@ class DefuseOps(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Inlines the primitive functions of one function."""
-        made = inline_calls(func, lambda function: bool(function.attrs.get("Primitive")))
-        assert isinstance(made, Function)  # the pass is applied to functions
-        infer_type(made)
-        return made
+        return infer_type(inline_calls(func, lambda function: bool(function.attrs.get("Primitive"))))

@@ -32,16 +32,13 @@ class MergeCompilerRegions(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Merges the regions of one function."""
-        regions = AnnotatedRegionSet(infer_type(func))
+        regions = AnnotatedRegionSet(func)
         before = len(regions)
         _Merger(func, regions).run()
         if len(regions) == before:
             return func
         ctx.record(self.info.name, "merged", before - len(regions))
-        made = rewrite(func, lambda old, new: _without_annotation(regions, old, new))
-        assert isinstance(made, Function)  # rewriting a function gives a function
-        infer_type(made)
-        return made
+        return infer_type(rewrite(func, lambda old, new: _without_annotation(regions, old, new)))
 
 
 def _without_annotation(regions: AnnotatedRegionSet, old: Expr, new: Expr) -> Expr:

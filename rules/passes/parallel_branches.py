@@ -198,10 +198,8 @@ class ParallelBranches(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Combines the groups of a function, one after the other."""
-        infer_type(func)
         while (made := self._combine_one(func)) is not func:
-            infer_type(made)
-            func = made
+            func = infer_type(made)
         return func
 
     def _combine_one(self, func: Function) -> Function:
@@ -212,9 +210,7 @@ class ParallelBranches(FunctionPass):
         for group in self._groups(func, uses):
             found = self._combined(group)
             if found:
-                made = rewrite(func, lambda old, new, found=found: found.get(id(old), new))  # type: ignore[misc]  # a lambda with a default
-                assert isinstance(made, Function)
-                return made
+                return rewrite(func, lambda old, new, found=found: found.get(id(old), new))  # type: ignore[misc]  # a lambda with a default
         return func
 
     def _groups(self, func: Function, uses: Mapping[int, Sequence[Expr]]) -> Iterator[Sequence[Branch]]:

@@ -83,7 +83,6 @@ class _Partitioner:
     def run(self, function: Function) -> Function:
         """The function with calls in place of regions."""
         flat = rewrite(function, _without_default)
-        assert isinstance(flat, Function)  # rewriting a function gives a function
         self._regions = regions = AnnotatedRegionSet(infer_type(flat))
         if not regions.regions:
             return flat
@@ -163,7 +162,6 @@ class _Partitioner:
         outputs = [self._made(output) for output in self._outputs[region]]
         args = self._args.get(region, {})
         function = infer_type(Function(args, outputs[0] if len(outputs) == 1 else Tuple(outputs)))
-        assert isinstance(function, Function)
         optimize = get_global_func(OPTIMIZE.format(region.target), allow_missing=True)
         if optimize is not None:
             function = infer_module(optimize(infer_module(IRModule.from_expr(function))))["main"]

@@ -44,9 +44,7 @@ def share(function: Function, skip: Skip) -> Function:
         key = _key(found)
         return found if key is None or skip(found) else first.setdefault(key, found)
 
-    result = rewrite(function, shared, into=lambda part: not is_sealed(part))
-    assert isinstance(result, Function)
-    return result
+    return rewrite(function, shared, into=lambda part: not is_sealed(part))
 
 
 def _key(node: Expr) -> object | None:
@@ -73,10 +71,7 @@ class EliminateCommonSubexpr(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Shares expressions within one function."""
-        infer_type(func)
-        made = share(func, self.fskip if callable(self.fskip) else self._is_named)
-        infer_type(made)
-        return made
+        return infer_type(share(func, self.fskip if callable(self.fskip) else self._is_named))
 
     def _is_named(self, node: Expr) -> bool:
         assert not callable(self.fskip)
@@ -117,10 +112,7 @@ def take_branches(function: Function) -> Function:
         return new.true_branch if bool(new.cond.data.numpy()) else new.false_branch
 
     made = rewrite(function, taken)
-    if made is not function:
-        infer_type(made)
-    assert isinstance(made, Function)
-    return made
+    return function if made is function else infer_type(made)
 
 
 @register_pass(_PREFIX + "FoldConstant")

@@ -39,7 +39,6 @@ class SimplifyShapes(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Rewrites the shape arithmetic of one function. Skips programs read from an opset before 15."""
-        infer_type(func)
         frame = mod.attrs.get("onnx")
         return func if frame is not None and frame.version < _SINCE else simplify_shapes(func)
 
@@ -61,13 +60,9 @@ def in_each_function(function: Function, change: Callable[[Function], Function])
     def changed(old: Expr, new: Expr) -> Expr:
         if not isinstance(new, Function):
             return new
-        typed = new if new is old else infer_type(new)
-        assert isinstance(typed, Function)
-        return change(typed)
+        return change(new if new is old else infer_type(new))
 
-    result = rewrite(function, changed, into=lambda part: not is_sealed(part))
-    assert isinstance(result, Function)
-    return result
+    return rewrite(function, changed, into=lambda part: not is_sealed(part))
 
 
 def _simplified(function: Function) -> Function:
@@ -87,9 +82,7 @@ def _simplified(function: Function) -> Function:
     body = made[id(function.body)]
     if body is function.body or _calls(body) > sum(isinstance(node, Call) for node in order):
         return function
-    result = infer_type(Function(function.params, body, function.ret_type, function.type_params, function.attrs, function.span))
-    assert isinstance(result, Function)
-    return result
+    return infer_type(Function(function.params, body, function.ret_type, function.type_params, function.attrs, function.span))
 
 
 def own_nodes(body: Expr) -> Sequence[Expr]:

@@ -26,7 +26,6 @@ class SlicesToSplit(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Joins the slices of one function."""
-        infer_type(func)
         return slices_to_split(slice_sequences(func))
 
 
@@ -53,11 +52,7 @@ def slice_sequences(function: Function) -> Function:
         return Call(of, (new.args[0].args[0],), of.bind_attrs(attrs), span=new.span)
 
     made = rewrite(function, slice_part)
-    if made is function:
-        return function
-    result = infer_type(made)
-    assert isinstance(result, Function)
-    return result
+    return function if made is function else infer_type(made)
 
 
 def _element(whole: Call, place: Expr) -> tuple[int, range] | None:
@@ -128,9 +123,7 @@ def slices_to_split(function: Function) -> Function:
         made = splits.setdefault(id(split), Call(split.op, (new.args[0],), split.attrs, span=split.span))
         return TupleGetItem(made, index)
 
-    result = infer_type(rewrite(function, join))
-    assert isinstance(result, Function)
-    return result
+    return infer_type(rewrite(function, join))
 
 
 def _cut(call: Call) -> tuple[int, range] | None:

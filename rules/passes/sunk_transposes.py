@@ -48,10 +48,7 @@ def sunk(function: Function, *, exact: bool = False) -> Function:
         below = moved[id(whole)]
         return made if below is None else _turned(TupleGetItem(below[0], made.index, span=made.span), below[1])
 
-    result = rewrite(function, sink)
-    assert isinstance(result, Function)
-    infer_type(result)
-    return result
+    return infer_type(rewrite(function, sink))
 
 
 def _is_tuple(expr: Expr) -> bool:

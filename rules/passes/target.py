@@ -178,11 +178,9 @@ def read_opaque(function: Function) -> Function:
 
     try:
         made = rewrite(function, read)
-        result = function if made is function else infer_type(made)
+        return function if made is function else infer_type(made)
     except InferError:  # the new facts contradict another node: such a model runs, if at all, unchanged
         return function
-    assert isinstance(result, Function)
-    return result
 
 
 class LoweringPass(RulePass):
@@ -274,7 +272,6 @@ class LegalizeByAttribute(FunctionPass):
             return found
 
         made = rewrite(infer_type(func), legal)
-        assert isinstance(made, Function)
         if count:
             ctx.record(self.info.name, "legalized", count)
         return made
@@ -312,7 +309,6 @@ class CanonicalizeCast(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Duplicates the casts of one function."""
-        infer_type(func)
         used: set[int] = set()
         made: dict[int, Expr] = {}
         for node in post_order(func, into=lambda part: not is_sealed(part)):
@@ -328,8 +324,7 @@ class CanonicalizeCast(FunctionPass):
             made[id(node)] = with_children(node, parts)
         result = made[id(func)]
         assert isinstance(result, Function)
-        infer_type(result)
-        return result
+        return infer_type(result)
 
 
 def _is_widening(node: Expr) -> bool:
@@ -378,9 +373,7 @@ def avoid_skip_layer_norm(function: Function) -> Function:
         assert isinstance(new, Call)
         return Call(get_op("elemwise_sum"), (Tuple(new.args),), span=new.span)
 
-    result = infer_type(rewrite(function, respell))
-    assert isinstance(result, Function)
-    return result
+    return infer_type(rewrite(function, respell))
 
 
 def _is_norm(call: Call) -> bool:

@@ -43,11 +43,7 @@ def unfold_constants(function: Function, least: int) -> Function:
     if not any(isinstance(node.data.origin, Origin) and node.data.nbytes > least for node in constants):
         return function
     made = _Unfolding(constants).calls(least)
-    if not made:
-        return function
-    result = infer_type(rewrite(function, made.get))
-    assert isinstance(result, Function)
-    return result
+    return infer_type(rewrite(function, made.get)) if made else function
 
 
 @dataclass

@@ -84,9 +84,7 @@ def with_own_scalars(function: Function) -> Function:
     def apart(_: Expr, node: Expr) -> Expr:
         return with_children(node, [Constant(part.data) if _is_scalar(part) else part for part in children(node)])
 
-    made = rewrite(function, apart)
-    assert isinstance(made, Function)  # the result for a function
-    return made
+    return rewrite(function, apart)
 
 
 def _is_scalar(expr: Expr) -> TypeGuard[Constant]:

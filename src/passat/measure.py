@@ -364,7 +364,6 @@ def _single(op: Op, types: Sequence[Type], attrs: Attrs) -> _Single:
     call = Call(op, [operand(type_, index) for index, type_ in enumerate(types)], Attrs({k: _sized(v) for k, v in attrs.items()}))
     try:
         function = infer_type(Function(params, call))
-        assert isinstance(function, Function)
         return _Single(to_onnx(IRModule({"main": function})), inputs, operands)
     except Exception as error:  # incompatible sizes, operators without an ONNX form, inference of opaque ones
         raise _UnmeasurableError(f"it does not form a model of its own: {sentence_of(error)}") from error

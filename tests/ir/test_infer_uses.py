@@ -46,7 +46,6 @@ def test_a_callee_of_unknown_result_stays_unknown() -> None:
 )
 def test_uses_determine_the_type_of_a_parameter(body: Callable[[Expr], Expr], param: Var, type_: Type) -> None:
     function = infer_type(Function([c, x, takes_pair, param], body(param)))
-    assert isinstance(function, Function)
     assert function.func_type.arg_types[-1] == type_
     assert param.type_annotation is None
 

@@ -87,7 +87,7 @@ def run(call: Call, opset: int) -> list[Array] | str | None:
     model = onnx.ModelProto(ir_version=10)
     model.opset_import.add(domain="", version=opset)
     model.opset_import.add(domain="com.microsoft", version=1)
-    module = IRModule({"main": infer_type(Function([], call))}, attrs={"onnx": Frame(model, onnx.GraphProto(name="g"))})  # type: ignore[dict-item]  # of a function, a function
+    module = IRModule({"main": infer_type(Function([], call))}, attrs={"onnx": Frame(model, onnx.GraphProto(name="g"))})
     try:
         runner = Runner(to_onnx(module), threads=1)
     except OnnxError:

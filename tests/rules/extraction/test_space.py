@@ -50,7 +50,6 @@ def test_extraction_and_program_cost_agree(function: Function) -> None:
     infer_type(function)
     report = EngineReport()
     made = infer_type(Engine([Stage(tuple(map(Directions, RULES)))]).run(function, report))
-    assert isinstance(made, Function)
     assert not report.failures
     if report.cost_after and made is not function:  # a program that stays as it was may contain equal calls, which the e-graph counts once
         assert report.cost_after == pytest.approx(program_cost(made, ROOFLINE), abs=1e-7)

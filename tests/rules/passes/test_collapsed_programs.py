@@ -59,7 +59,7 @@ def drawn(seed: int) -> Function:
     for _ in range(chance.randrange(8, 20)):
         values.append(step(chance.choice(values[-3:]), chance.choice(values)))
     results = values[-chance.choice((1, 1, 2)) :]
-    return infer_type(func(results[0] if len(results) == 1 else tup(*results)))  # type: ignore[return-value]  # of a function, a function
+    return infer_type(func(results[0] if len(results) == 1 else tup(*results)))
 
 
 @pytest.mark.parametrize("seed", range(share(20, 2000)))

@@ -254,8 +254,10 @@ def test_functions_that_draw_random_numbers_are_not_covered() -> None:
 def test_uncovered_programs_are_reported(kind: str) -> None:
     def body() -> Expr:
         if kind == "references":
-            return infer_type(ops.add(RefRead(RefCreate(a)), ops.add(b, const(0.0))))
-        return infer_type(ops.add(infer_type(ops.nn.dropout(a))[0], ops.add(b, const(0.0))))
+            made: Expr = ops.add(RefRead(RefCreate(a)), ops.add(b, const(0.0)))
+        else:
+            made = ops.add(infer_type(ops.nn.dropout(a))[0], ops.add(b, const(0.0)))
+        return infer_type(made)
 
     verdict = written(func(body()), [simplify_expr()]).check()
     assert verdict.functions == []
