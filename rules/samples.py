@@ -71,7 +71,12 @@ def strategy_for(*guards: "Callable[..., Guard | Computed]") -> Callable[[_Advic
     return register
 
 
-def registered_strategy(guard: "Guard | Computed") -> Strategy | None:
+def always(*samples: Sample | None) -> Strategy:
+    """A strategy that returns the same samples for all instances."""
+    return lambda sampler, *arguments: samples
+
+
+def strategy_of(guard: "Guard | Computed") -> Strategy | None:
     """The strategy of a guard or a computed attribute, or None. Guards of the library have theirs once `passat.rules.checking.strategies`
     is imported."""
     return _STRATEGIES.get(guard.function)

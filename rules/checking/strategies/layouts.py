@@ -2,9 +2,8 @@
 
 import math
 
-import ml_dtypes
+import numpy as np
 
-from passat.ir.dtypes import to_numpy
 from passat.ir.ops.blocked_layouts import joined_shape, without_blocks
 from passat.ir.ops.windows import SPATIAL
 from passat.rules.checking.sampler import Sampler
@@ -14,7 +13,7 @@ from passat.rules.library.layouts import has_part, lays_out, moves_blocks
 from passat.rules.library.lowering import is_over_plane
 from passat.rules.library.raising import are_groups, is_per_channel
 from passat.rules.library.windows import dilates, fits_window, is_least, is_least_finite, pads_space
-from passat.rules.samples import Sample, Samples, strategy_for
+from passat.rules.samples import Sample, Samples, always, strategy_for
 
 # ---- layouts
 
@@ -106,14 +105,8 @@ def _pool(sampler: Sampler, p: Sample, q: Sample, attrs: Sample, x: Sample, rank
     return [Sample(value=widths), Sample(value=(sampler.pick((0, 0, 1)),) * rank), Sample(value=said), Sample(shape), None]
 
 
-@strategy_for(is_least)
-def _floor(sampler: Sampler, v: Sample, x: Sample) -> Samples:
-    return [Sample(value=-math.inf), Sample(dtype="float32")]
-
-
-@strategy_for(is_least_finite)
-def _finite_floor(sampler: Sampler, v: Sample, x: Sample) -> Samples:
-    return [Sample(value=float(ml_dtypes.finfo(to_numpy("float32")).min)), Sample(dtype="float32")]  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
+strategy_for(is_least)(always(Sample(value=-math.inf), Sample(dtype="float32")))
+strategy_for(is_least_finite)(always(Sample(value=float(np.finfo(np.float32).min)), Sample(dtype="float32")))
 
 
 @strategy_for(dilates)

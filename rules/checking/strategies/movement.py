@@ -27,7 +27,7 @@ from passat.rules.library.index_forms import multiply_to
 from passat.rules.library.index_logic import contradicts, is_at_most, is_truth, never_meet, never_negative_together, one_is_negative
 from passat.rules.library.reductions import is_count
 from passat.rules.library.views import keeps_batches
-from passat.rules.samples import Sample, Samples, Strategy, strategy_for
+from passat.rules.samples import Sample, Samples, Strategy, always, strategy_for
 
 # ---- data_movement
 
@@ -180,9 +180,7 @@ def _number_of_a_shape(sampler: Sampler, c: Sample, whole: Sample, shape: Sample
     return [Sample((1,) * sampler.integer(0, 1)), None, None]
 
 
-@strategy_for(chooses_numbers)
-def _a_mask(sampler: Sampler, x: Sample, c: Sample, d: Sample) -> Samples:
-    return [Sample(dtype="bool"), Sample((), "float32"), Sample((), "float32")]
+strategy_for(chooses_numbers)(always(Sample(dtype="bool"), Sample((), "float32"), Sample((), "float32")))
 
 
 # ---- commuting
@@ -232,22 +230,14 @@ def _an_index(sampler: Sampler, x: Sample) -> Samples:
     return [Sample(shape=(), dtype=sampler.pick(("int64", "int64", "int32")))]
 
 
-@strategy_for(is_above_zero)
-def _above_zero(sampler: Sampler, c: Sample) -> Samples:
-    return [Sample(shape=(), elements=(1, 2, 3, 4, 8))]
-
-
-@strategy_for(is_below_zero)
-def _below_zero(sampler: Sampler, c: Sample) -> Samples:
-    return [Sample(shape=(), elements=(-1, -2, -3, -8))]
+strategy_for(is_above_zero)(always(Sample(shape=(), elements=(1, 2, 3, 4, 8))))
+strategy_for(is_below_zero)(always(Sample(shape=(), elements=(-1, -2, -3, -8))))
 
 
 # ---- index_forms
 
 
-@strategy_for(multiply_to)
-def _some_products(sampler: Sampler, c: Sample, d: Sample, e: Sample) -> Samples:
-    return [Sample(shape=(), elements=(3,)), Sample(shape=(), elements=(2,)), Sample(shape=(), elements=(6,))]
+strategy_for(multiply_to)(always(*(Sample(shape=(), elements=(number,)) for number in (3, 2, 6))))
 
 
 # ---- index_logic
@@ -262,23 +252,9 @@ def _pair(one: Sequence[int], other: Sequence[int]) -> Strategy:
     return strategy
 
 
-@strategy_for(is_truth)
-def _a_truth(sampler: Sampler, x: Sample) -> Samples:
-    return [Sample(shape=(), dtype="bool")]
-
-
-@strategy_for(contradicts)
-def _false(sampler: Sampler, v: Sample, w: Sample) -> Samples:
-    return [None, Sample(shape=(), dtype="bool", elements=(False,))]
-
-
+strategy_for(is_truth)(always(Sample(shape=(), dtype="bool")))
+strategy_for(contradicts)(always(None, Sample(shape=(), dtype="bool", elements=(False,))))
 strategy_for(never_negative_together)(_pair((-2, -1), (0, 1, 2)))
-
-
 strategy_for(one_is_negative)(_pair((-2, -1), (0, -2)))
-
-
 strategy_for(is_at_most)(_pair((-3, 0), (0, 2)))
-
-
 strategy_for(never_meet)(_pair((0, 1), (2, -2)))

@@ -11,7 +11,7 @@ from passat.rules.attribute_arithmetic import equals, greater, greater_equal, le
 from passat.rules.checking.sampler import Sampler
 from passat.rules.guards import has_dtype, has_no_zero, is_all, is_axis, is_finite, is_positive, knows_all_elements, same_shape
 from passat.rules.range_guards import always_positive, lies_between, never_nan, never_negative, never_signed
-from passat.rules.samples import Sample, Samples, strategy_for
+from passat.rules.samples import Sample, Samples, always, strategy_for
 
 
 @strategy_for(greater)
@@ -114,7 +114,7 @@ def _an_axis(sampler: Sampler, axis: Sample, which: int, x: Sample) -> Samples:
 _NUMBERS: Final = (0.0, 0.5, 1.0, 1.0, 2.0, 3.5, 100.0)
 
 
-def _drawn(low: float, high: float, *, zeros: tuple[float, ...] = ()) -> Samples:
+def _drawn(low: float, high: float, *, zeros: tuple[float, ...] = ()) -> Sample:
     """A constant with elements in a range; sometimes with NaN and the bounds."""
 
     def elements(sampler: Sampler, shape: tuple[int, ...]) -> Array:
@@ -123,29 +123,15 @@ def _drawn(low: float, high: float, *, zeros: tuple[float, ...] = ()) -> Samples
             some.append(np.nan)
         return sampler.generator.choice(some, size=shape)
 
-    return [Sample(elements=elements)]
+    return Sample(elements=elements)
 
 
-@strategy_for(never_signed)
-def _unsigned(sampler: Sampler, x: Sample) -> Samples:
-    return _drawn(0.0, np.inf)
-
-
-@strategy_for(never_negative)
-def _from_zero(sampler: Sampler, x: Sample) -> Samples:
-    return _drawn(0.0, np.inf, zeros=(-0.0,))
-
-
-@strategy_for(always_positive)
-def _above_half(sampler: Sampler, x: Sample) -> Samples:
-    return _drawn(0.5, np.inf)
+strategy_for(never_signed)(always(_drawn(0.0, np.inf)))
+strategy_for(never_negative)(always(_drawn(0.0, np.inf, zeros=(-0.0,))))
+strategy_for(always_positive)(always(_drawn(0.5, np.inf)))
+strategy_for(never_nan)(always(Sample(elements=(0.0, -0.0, 1.0, -2.5, np.inf))))
 
 
 @strategy_for(lies_between)
 def _between(sampler: Sampler, x: Sample, low: float, high: float) -> Samples:
-    return _drawn(low, high)
-
-
-@strategy_for(never_nan)
-def _numbers(sampler: Sampler, x: Sample) -> Samples:
-    return [Sample(elements=(0.0, -0.0, 1.0, -2.5, np.inf))]
+    return [_drawn(low, high)]

@@ -21,7 +21,7 @@ from passat.rules.library.masks import casts_in_range_where_read, counts_up, is_
 from passat.rules.library.matmul_algebra import repeats_heads_in_groups
 from passat.rules.library.products import is_product_bias, is_row_bias, is_scalar, makes_heads, moves_heads
 from passat.rules.provenance.stacked_rows import cuts_rows, is_one_row, is_stack_of_rows, stacks_alike
-from passat.rules.samples import Sample, Samples, strategy_for
+from passat.rules.samples import Sample, Samples, always, strategy_for
 
 # ---- attention
 
@@ -51,9 +51,7 @@ def _moderate(sampler: Sampler, d: Sample) -> Samples:
     ]
 
 
-@strategy_for(is_minus_infinity)
-def _minus_infinity(sampler: Sampler, d: Sample) -> Samples:
-    return [Sample(elements=(float("-inf"),))]
+strategy_for(is_minus_infinity)(always(Sample(elements=(-math.inf,))))
 
 
 @strategy_for(same_heads)
