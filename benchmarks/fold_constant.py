@@ -20,7 +20,7 @@ from passat.ir.expr import Call, Constant, Expr, Function, const
 from passat.ir.infer import infer_module
 from passat.ir.module import IRModule
 from passat.ir.op import get_op
-from passat.rules.passes import fold_constant
+from passat.rules.passes.simplify import fold_constant
 
 THEIRS: Final = """
 import numpy as np

@@ -19,7 +19,8 @@ from passat.passmgr import (
 from passat.passmgr.planning.places import anchors
 from passat.passmgr.registry import is_registered, registry_version
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.passes import SIMPLIFY, default_pipeline
+from passat.rules.passes import default_pipeline
+from passat.rules.passes.simplify import SIMPLIFY
 from passat.rules.pattern import PCall, RuleError, is_undeclared, subterms
 from passat.rules.rule import Rule, RuleSet
 from passat.rules.rule_pass import rule_pass, rule_passes

@@ -32,7 +32,8 @@ from passat.passmgr import (
 )
 from passat.pipelines import build_pipeline
 from passat.rules import RulePass, RuleSet, op, tensor
-from passat.rules.passes import default_passes, default_pipeline
+from passat.rules.passes import default_pipeline
+from passat.rules.passes.pipelines import default_passes
 from tests.share import share
 
 pytestmark = pytest.mark.usefixtures("forgotten")

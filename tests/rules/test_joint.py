@@ -124,7 +124,7 @@ def test_limits_hold_for_the_whole() -> None:
 
 def test_passes_of_other_kinds_stand_between() -> None:
     """Only adjacent rule passes are joined."""
-    from passat.rules.passes import DeadCodeElimination
+    from passat.rules.passes.simplify import DeadCodeElimination
 
     watcher = Watcher()
     with PassContext(instruments=[watcher], config={"rules.joint": True}):

@@ -5,9 +5,9 @@ import pytest
 from passat.ir.expr import Constant, Let, Var
 from passat.ir.module import IRModule
 from passat.passmgr import Pass, PassContext, get_entry, parse_pipeline, pipeline_text
-from passat.rules.passes import (
+from passat.rules.passes import default_pipeline
+from passat.rules.passes.simplify import (
     DeadCodeElimination,
-    default_pipeline,
     dynamic_to_static,
     eliminate_common_subexpr,
     fold_batch_norm,

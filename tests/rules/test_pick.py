@@ -20,8 +20,7 @@ from passat.ir.types import Type
 from passat.passmgr import PassContext, Sequential
 from passat.rules.library import ScaleAxis
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.passes import SIMPLIFY
-from passat.rules.passes.simplify import FOLDING
+from passat.rules.passes.simplify import FOLDING, SIMPLIFY
 from passat.rules.pattern import op, tensors
 from passat.rules.rule import RuleSet, RuleSetMeta
 from passat.rules.rule_pass import rule_pass

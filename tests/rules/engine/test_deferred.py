@@ -14,7 +14,8 @@ from passat.ir.tensor import Tensor
 from passat.ir.traverse import post_order
 from passat.ir.types import TensorType
 from passat.rules.engine.deferred import deferred
-from passat.rules.passes import fold_constant, linear_algebra
+from passat.rules.passes.algebra import linear_algebra
+from passat.rules.passes.simplify import fold_constant
 from tests.rules.building import const, func, ops, var
 from tests.rules.running import apply, assert_equal_in_value, operators
 

@@ -8,7 +8,7 @@ from passat.ir.op import Op
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType
 from passat.rules.library.folding import ConstantFolding, TupleProjection
-from passat.rules.passes import fold_constant
+from passat.rules.passes.simplify import fold_constant
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
 from tests.rules.running import Outcome, apply, assert_equal_in_value, operators
 

@@ -17,7 +17,8 @@ from passat.rules.engine.report import EngineReport
 from passat.rules.extraction.ladder import climb
 from passat.rules.extraction.space import EGraphFileError, parse_egraph, read_egraph
 from passat.rules.library import Constants, Factoring, Products, ScaleAxis
-from passat.rules.passes import fold_batch_norm, linear_algebra
+from passat.rules.passes.algebra import linear_algebra
+from passat.rules.passes.simplify import fold_batch_norm
 from tests.rules.building import func, numbers, ops, splat, var
 from tests.rules.running import apply, assert_equal_in_value, operators
 

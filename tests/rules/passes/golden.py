@@ -40,7 +40,7 @@ def stays(pass_: Pass, signature: str, body: str, **config: AnyValue) -> None:
 def folds(pass_: Pass, signature: str, before: str, after: str, **config: AnyValue) -> None:
     """Asserts that a pass turns one program into another that is written with calls on constants, such as `full(2f, shape=[3])`, because
     constants of several elements have no text form."""
-    from passat.rules.passes import fold_constant
+    from passat.rules.passes.simplify import fold_constant
 
     found, wanted = run(pass_, program(signature, before), **config), run(fold_constant(), program(signature, after))
     assert structural_equal(found["main"], wanted["main"]), f"{found}\nis not\n{wanted}"

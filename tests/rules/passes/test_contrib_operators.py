@@ -5,7 +5,7 @@ import pytest
 
 from passat.optimizer import optimize
 from passat.passmgr import PassContext
-from passat.rules.passes import contrib_operators
+from passat.rules.passes.target import contrib_operators
 from tests.rules.passes.golden import becomes, program, stays
 
 DOMAIN = "com.microsoft"

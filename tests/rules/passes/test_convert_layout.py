@@ -23,8 +23,8 @@ from passat.ir.traverse import post_order
 from passat.ir.types import tensor_type
 from passat.passmgr import PassContext, Sequential, get_entry, parse_pipeline, pipeline_text
 from passat.relay import qnn
-from passat.rules.passes import fold_constant, simplify_inference
 from passat.rules.passes.layouts import LayoutPass, Layouts, convert_layout
+from passat.rules.passes.simplify import fold_constant, simplify_inference
 from passat.rules.pattern import RuleError
 from tests.rules.building import func, numbers, ops, tup, var
 from tests.rules.passes.golden import becomes, program, run, stays

@@ -5,7 +5,7 @@ import pytest
 from passat.ir.expr import Let
 from passat.ir.text import parse
 from passat.passmgr import parse_pipeline
-from passat.rules.passes import DeadCodeElimination
+from passat.rules.passes.simplify import DeadCodeElimination
 from tests.rules.passes.golden import becomes, stays
 
 X = "%x: (3)"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from passat.rules.passes import dynamic_to_static
+from passat.rules.passes.simplify import dynamic_to_static
 from tests.rules.passes.golden import becomes, program, stays
 from tests.rules.running import apply, operators
 

@@ -4,8 +4,7 @@ import pytest
 
 from passat.ir.expr import Call, Expr, TupleGetItem
 from passat.passmgr import Pass, parse_pipeline, pipeline_text
-from passat.rules.passes import eliminate_common_subexpr
-from passat.rules.passes.simplify import share
+from passat.rules.passes.simplify import eliminate_common_subexpr, share
 from tests.rules.building import func, ops, var
 from tests.rules.passes.golden import becomes, stays
 from tests.rules.running import operators

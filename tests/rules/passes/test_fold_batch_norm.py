@@ -2,7 +2,7 @@
 
 import pytest
 
-from passat.rules.passes import fold_batch_norm
+from passat.rules.passes.simplify import fold_batch_norm
 from tests.rules.passes.golden import folds, stays
 
 PARAMETERS = "full(4f, shape=[3]), full(1f, shape=[3]), full(2f, shape=[3]), full(4f, shape=[3])"

@@ -6,7 +6,7 @@ from passat import relay
 from passat.ir.expr import Constant, Expr
 from passat.ir.module import IRModule
 from passat.ir.traverse import post_order
-from passat.rules.passes import fold_constant
+from passat.rules.passes.simplify import fold_constant
 from tests.rules.building import func, ops, splat, var
 from tests.rules.passes.golden import becomes, program, run, stays
 from tests.rules.running import operators

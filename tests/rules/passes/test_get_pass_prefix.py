@@ -4,7 +4,7 @@ import onnx
 
 from passat.optimizer import optimize
 from passat.passmgr import get_pass, pipeline_text
-from passat.rules.passes import get_pass_prefix
+from passat.rules.passes.pipelines import get_pass_prefix
 from tests.rules.passes.golden import program, run
 
 SIGNATURE = "%x: (1, 2, 5, 5), %w: (3, 2, 3, 3), %b: (3)"

@@ -3,7 +3,7 @@
 from passat.ir.module import IRModule
 from passat.passmgr import PassContext
 from passat.rules.pass_options import written_opset
-from passat.rules.passes import raise_attention, raise_operators
+from passat.rules.passes.target import raise_attention, raise_operators
 from tests.rules.passes.golden import becomes, program, run, stays
 
 ATTENTION = """

@@ -2,7 +2,7 @@
 
 import pytest
 
-from passat.rules.passes import raise_operators
+from passat.rules.passes.target import raise_operators
 from tests.rules.passes.golden import folds, program, run, stays
 
 ROWS = "%x: (2, 3, 4)"

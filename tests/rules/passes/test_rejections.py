@@ -11,16 +11,10 @@ from passat.ir.expr import Function
 from passat.ir.infer_error import InferError
 from passat.ir.module import IRModule
 from passat.passmgr import Pass, PassContext
-from passat.rules.passes import (
-    default_pipeline,
-    fold_batch_norm,
-    raise_attention,
-    raise_operators,
-    simplify_expr,
-    simplify_inference,
-    target_forms,
-)
+from passat.rules.passes import default_pipeline
 from passat.rules.passes.algebra import backward_fold_scale_axis, explore, fold_scale_axis, forward_fold_scale_axis, linear_algebra
+from passat.rules.passes.simplify import fold_batch_norm, simplify_expr, simplify_inference
+from passat.rules.passes.target import raise_attention, raise_operators, target_forms
 from tests.rules.passes.golden import becomes, program, run, stays
 from tests.rules.running import assert_equal_in_value, operators
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from passat.rules.passes import simplify_expr
+from passat.rules.passes.simplify import simplify_expr
 from tests.rules.passes.golden import becomes, stays
 
 REWRITES = {

@@ -3,7 +3,7 @@
 import pytest
 
 from passat.passmgr import parse_pipeline, pipeline_text
-from passat.rules.passes import simplify_inference
+from passat.rules.passes.simplify import simplify_inference
 from tests.rules.passes.golden import becomes, program, run, stays
 from tests.rules.running import assert_equal_in_value
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from passat.rules.passes import simplify_tuple_get
+from passat.rules.passes.simplify import simplify_tuple_get
 from tests.rules.passes.golden import becomes, stays
 
 X = "%x: (2, 4)"

@@ -1,7 +1,6 @@
 """TargetForms: the forms that ONNX Runtime executes fastest."""
 
-from passat.rules.passes import target_forms
-from passat.rules.passes.target import AvoidSkipLayerNorm
+from passat.rules.passes.target import AvoidSkipLayerNorm, target_forms
 from tests.rules.passes.golden import becomes, stays
 
 ROWS = "%x: (2, 3, 4), %y: (2, 3, 4), %g: (4), %b: (4)"

@@ -21,14 +21,8 @@ from passat.rules import RuleSet, each, joined, number, op, parts, rule_pass, te
 from passat.rules.guards import Applied, Term, Tree, computed
 from passat.rules.library.arithmetic import is_not_constant
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.passes import (
-    DeadCodeElimination,
-    default_pipeline,
-    dynamic_to_static,
-    eliminate_common_subexpr,
-    fold_constant,
-    simplify_expr,
-)
+from passat.rules.passes import default_pipeline
+from passat.rules.passes.simplify import DeadCodeElimination, dynamic_to_static, eliminate_common_subexpr, fold_constant, simplify_expr
 from passat.rules.pattern import constants, expression
 from passat.rules.provenance import checker as checker_module
 from passat.rules.provenance.plain import CertificateError

@@ -8,7 +8,7 @@ from passat.ir.traverse import rewrite, with_children
 from passat.passmgr import FunctionPass, PassContext, PassInfo
 from passat.rules import RuleSet, each, joined, op, parts, rule_pass, tensors
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.passes import dynamic_to_static, eliminate_common_subexpr, fold_constant
+from passat.rules.passes.simplify import dynamic_to_static, eliminate_common_subexpr, fold_constant
 from tests.rules.building import const, func, ops, tup, var
 from tests.rules.provenance.proving import named, written
 

@@ -15,7 +15,7 @@ from passat.passmgr import Pass, PassContext, PassInfo, PassInstrument, Sequenti
 from passat.rules.guards import has_rank, is_constant
 from passat.rules.library import Arithmetic, ConstantFolding
 from passat.rules.multi_pattern import each, joined, parts
-from passat.rules.passes import (
+from passat.rules.passes.simplify import (
     dynamic_to_static,
     eliminate_common_subexpr,
     fold_batch_norm,
