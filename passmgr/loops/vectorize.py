@@ -15,21 +15,15 @@ from passat.ir.tir.functor import Mutator, post_order, rewrite, substitute
 from passat.ir.tir.ranges import Reduce
 from passat.ir.tir.stmt import (
     Allocate,
-    AssertStmt,
-    AttrStmt,
-    BufferRealize,
-    BufferStore,
     For,
     ForKind,
     IfThenElse,
-    LetStmt,
-    Prefetch,
     Stmt,
     Store,
     While,
 )
 from passat.ir.tir.types import TirError
-from passat.ir.tir.values import BufferLoad, Let, Load, ProducerLoad, Ramp, Select, Shuffle
+from passat.ir.tir.values import Load, Ramp, Select, Shuffle
 from passat.passmgr.context import PassContext
 from passat.passmgr.loops.effects import is_total
 from passat.passmgr.loops.ssa import copied, renamed_definitions
@@ -187,12 +181,8 @@ class _Vectorizer(Mutator):
         index, predicate = self._same(index, predicate)
         return Load(str(node.type.with_lanes(index.lanes)), node.buffer_var, index, predicate)
 
-    def visit_Let(self, node: Let) -> PrimExpr:
-        """A variable of vectors."""
-        made: PrimExpr = self._binding(node)
-        return made
-
     def _binding(self, node: AnyValue) -> AnyValue:
+        """A variable of vectors."""
         value = self.visit(node.value)
         if value.lanes == node.value.lanes:
             return node.with_fields(value=value, body=self.visit(node.body))
@@ -204,6 +194,8 @@ class _Vectorizer(Mutator):
         finally:
             self._lets.discard(node.var)
             del self._values[node.var]
+
+    visit_Let = visit_LetStmt = _binding
 
     def visit_Call(self, node: Call) -> PrimExpr:
         """A function of each lane. Conditions that differ between iterations have no vector form."""
@@ -222,25 +214,12 @@ class _Vectorizer(Mutator):
         return Call(str(node.type.with_lanes(args[0].lanes)), node.op, args)
 
     def _of_buffers(self, node: AnyValue) -> AnyValue:
-        if self._depends(node):
+        """Buffers are flattened before."""
+        if isinstance(node, Stmt) or self._depends(node):
             raise TirError("VectorizeLoop applies to flat memory; run StorageFlatten before")
         return node
 
-    def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
-        """Buffers are flattened before."""
-        made: PrimExpr = self._of_buffers(node)
-        return made
-
-    def visit_BufferStore(self, node: BufferStore) -> Stmt:
-        """Buffers are flattened before."""
-        raise TirError("VectorizeLoop applies to flat memory; run StorageFlatten before")
-
-    def visit_ProducerLoad(self, node: ProducerLoad) -> PrimExpr:
-        """Likewise."""
-        made: PrimExpr = self._of_buffers(node)
-        return made
-
-    visit_ProducerStore = visit_BufferStore
+    visit_BufferLoad = visit_ProducerLoad = visit_BufferStore = visit_ProducerStore = visit_BufferRealize = visit_Prefetch = _of_buffers
 
     def visit_Reduce(self, node: Reduce) -> PrimExpr:
         """Reductions have no vector form."""
@@ -257,16 +236,13 @@ class _Vectorizer(Mutator):
         value, index, predicate = self._same(value, index, predicate)
         return Store(node.buffer_var, value, index, predicate)
 
-    def visit_LetStmt(self, node: LetStmt) -> Stmt:
-        """A variable of vectors."""
-        made: Stmt = self._binding(node)
-        return made
-
-    def visit_For(self, node: For) -> Stmt:
-        """A loop with the same bounds in all iterations."""
-        if self._depends(node.min) or self._depends(node.extent):
+    def _uniform(self, node: AnyValue) -> AnyValue:
+        """A loop, assertion or attribute that is the same in all iterations."""
+        if any(self._depends(getattr(node, name)) for name in node.WALKED if name != "body"):
             raise _NoVectorFormError
         return node.with_fields(body=self.visit(node.body))
+
+    visit_For = visit_AssertStmt = visit_AttrStmt = _uniform
 
     def visit_IfThenElse(self, node: IfThenElse) -> Stmt:
         """A condition that is the same in all iterations."""
@@ -275,18 +251,6 @@ class _Vectorizer(Mutator):
             raise _NoVectorFormError
         otherwise = None if node.else_case is None else self.visit(node.else_case)
         return IfThenElse(condition, self.visit(node.then_case), otherwise)
-
-    def visit_AssertStmt(self, node: AssertStmt) -> Stmt:
-        """A condition that is the same in all iterations."""
-        if self._depends(node.condition):
-            raise _NoVectorFormError
-        return node.with_fields(body=self.visit(node.body))
-
-    def visit_AttrStmt(self, node: AttrStmt) -> Stmt:
-        """An attribute that is the same in all iterations."""
-        if self._depends(node.value):
-            raise _NoVectorFormError
-        return node.with_fields(body=self.visit(node.body))
 
     def visit_While(self, node: While) -> Stmt:
         """Not supported."""
@@ -312,12 +276,6 @@ class _Vectorizer(Mutator):
         return node.with_fields(
             extents=(*node.extents, const(lanes, node.extents[-1].dtype)) if node.extents else (const(lanes),), body=body
         )
-
-    def visit_BufferRealize(self, node: BufferRealize | Prefetch) -> Stmt:
-        """Buffers are flattened before."""
-        raise TirError("VectorizeLoop applies to flat memory; run StorageFlatten before")
-
-    visit_Prefetch = visit_BufferRealize
 
 
 def _is(new: object, old: object) -> bool:
