@@ -298,7 +298,7 @@ def _find(name: str) -> PassEntry | None:
 
 
 def _recording(factory: Factory, name: str) -> Factory:
-    """Wraps a factory to record on the pass how it was created, so that it can be printed."""
+    """Wraps a factory to record on the pass how it was created, so that it can be printed, and the docstring of the factory."""
     signature = inspect.signature(factory)
 
     @functools.wraps(factory)
@@ -307,6 +307,8 @@ def _recording(factory: Factory, name: str) -> Factory:
         if isinstance(made, Pass):
             given = without_defaults(factory, signature.bind(*args, **kwargs).arguments)
             object.__setattr__(made, "made_by", (name, given))  # also for a frozen dataclass
+            if factory.__doc__:
+                object.__setattr__(made, "__doc__", factory.__doc__)
         return made
 
     return make

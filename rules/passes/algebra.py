@@ -51,8 +51,7 @@ def linear_algebra() -> RulePass:
     phases = (
         phase(*FOLDING, *TIDY, *ALGEBRA, rounds=8, rule_matches=200),
     )  # a single phase, which ends without egglog if there is little to do
-    doc = linear_algebra.__doc__ or ""
-    return RulePass(phases, name="LinearAlgebra", opt_level=3, merge=True, doc=doc, after=["FoldScaleAxis"])
+    return RulePass(phases, name="LinearAlgebra", opt_level=3, merge=True, after=["FoldScaleAxis"])
 
 
 @register_pass("relay._transform.Explore")
@@ -64,23 +63,14 @@ def explore() -> RulePass:
         phase(*EXCHANGES, rounds=1, rule_matches=200),
         phase(*TIDY, *ALGEBRA, rounds=2, rule_matches=200),
     )
-    doc = explore.__doc__ or ""
-    return RulePass(phases, name="Explore", opt_level=4, merge=True, joint=False, doc=doc, after=["RaiseAttention"])
+    return RulePass(phases, name="Explore", opt_level=4, merge=True, joint=False, after=["RaiseAttention"])
 
 
 class CombineParallel(RulePass):
     """Merges calls that share an operand, if there are at least `min_num_branches` and the result is cheaper."""
 
-    def __init__(
-        self,
-        sets: Sequence[RuleSetMeta],
-        *,
-        name: str,
-        min_num_branches: int = 3,
-        doc: str = "",
-        **place: Unpack[Place],
-    ) -> None:
-        super().__init__((ConstantFolding, *sets), name=name, opt_level=4, joint=False, doc=doc, **place)
+    def __init__(self, sets: Sequence[RuleSetMeta], *, name: str, min_num_branches: int = 3, **place: Unpack[Place]) -> None:
+        super().__init__((ConstantFolding, *sets), name=name, opt_level=4, joint=False, **place)
         self.min_num_branches = min_num_branches
 
     def _stages(self, math: str, disabled: Sequence[str]) -> list[Stage]:
@@ -96,11 +86,11 @@ def combine_parallel_conv2d(min_num_branches: int = 3, always: bool = False) -> 
     """Merges convolutions of one tensor, and the biases, scales and ReLUs that all branches have. Weights must have one group and equal
     kernel sizes. With `always`, merges them regardless of cost, together with the operators that follow every branch, and slices the
     result, as in Relay."""
-    doc, name = combine_parallel_conv2d.__doc__ or "", "CombineParallelConv2D"
+    name = "CombineParallelConv2D"
     if always:
         return ParallelBranches(name, Joined("nn.conv2d"), min_num_branches)
     sets = (Parallel.only("convolutions", "convolutions_per_channel"),)
-    return CombineParallel(sets, name=name, min_num_branches=min_num_branches, doc=doc, after=["Explore"])
+    return CombineParallel(sets, name=name, min_num_branches=min_num_branches, after=["Explore"])
 
 
 @register_pass("relay._transform.CombineParallelDense")
@@ -108,22 +98,22 @@ def combine_parallel_dense(min_num_branches: int = 3, to_batch: bool = False, al
     """Merges products of one operand with several weights, and the biases, ReLUs, reshapes and transposes to attention heads that follow.
     With `to_batch`, merges products with weights of one shape into a batched product. With `always`, merges dense layers regardless of
     cost, together with the operators that follow every branch, as in Relay."""
-    doc, name = combine_parallel_dense.__doc__ or "", "CombineParallelDense"
+    name = "CombineParallelDense"
     if always:
         return ParallelBranches(name, Stacked() if to_batch else Joined("nn.dense", spreads=True), min_num_branches)
     sets = (Parallel.only("stacks"),) if to_batch else (Parallel.only("products", "heads"),)
-    return CombineParallel(sets, name=name, min_num_branches=min_num_branches, doc=doc, after=["CombineParallelConv2D"])
+    return CombineParallel(sets, name=name, min_num_branches=min_num_branches, after=["CombineParallelConv2D"])
 
 
 @register_pass("relay._transform.CombineParallelBatchMatmul")
 def combine_parallel_batch_matmul(min_num_branches: int = 3, always: bool = False) -> CombineParallel | ParallelBranches:
     """Merges products of one stack of matrices with several stacks; with `always`, regardless of cost, together with the operators that
     follow every branch, as in Relay."""
-    doc, name = combine_parallel_batch_matmul.__doc__ or "", "CombineParallelBatchMatmul"
+    name = "CombineParallelBatchMatmul"
     if always:
         return ParallelBranches(name, Joined("nn.batch_matmul"), min_num_branches)
     sets = (Parallel.only("batches"),)
-    return CombineParallel(sets, name=name, min_num_branches=min_num_branches, doc=doc, after=["CombineParallelDense"])
+    return CombineParallel(sets, name=name, min_num_branches=min_num_branches, after=["CombineParallelDense"])
 
 
 _PREFIX: Final = "relay._transform."
@@ -142,7 +132,7 @@ def backward_fold_scale_axis(always: bool = False) -> RulePass | FoldScales:
     Relay."""
     if always:
         return FoldScales("BackwardFoldScaleAxis", fold_backward)
-    return RulePass(_BACKWARD, name="BackwardFoldScaleAxis", opt_level=3, doc=backward_fold_scale_axis.__doc__ or "")
+    return RulePass(_BACKWARD, name="BackwardFoldScaleAxis", opt_level=3)
 
 
 @overload
@@ -156,7 +146,7 @@ def forward_fold_scale_axis(always: bool = False) -> RulePass | FoldScales:
     of the scaled tensor lead to such products, as in Relay."""
     if always:
         return FoldScales("ForwardFoldScaleAxis", fold_forward)
-    return RulePass(_FORWARD, name="ForwardFoldScaleAxis", opt_level=3, doc=forward_fold_scale_axis.__doc__ or "")
+    return RulePass(_FORWARD, name="ForwardFoldScaleAxis", opt_level=3)
 
 
 @overload
@@ -171,5 +161,4 @@ def fold_scale_axis(always: bool = False) -> RulePass | Sequential:
         members = [backward_fold_scale_axis(always=True), forward_fold_scale_axis(always=True), fold_constant()]
         return Sequential(members, opt_level=3, name="FoldScaleAxis")
     phases = (phase(*_BACKWARD), phase(*_FORWARD))
-    doc = fold_scale_axis.__doc__ or ""
-    return RulePass(phases, name="FoldScaleAxis", opt_level=3, doc=doc, after=["EliminateCommonSubexpr"])
+    return RulePass(phases, name="FoldScaleAxis", opt_level=3, after=["EliminateCommonSubexpr"])

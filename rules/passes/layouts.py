@@ -108,9 +108,7 @@ class LayoutPass(RulePass):
 
     inner = (IN_BLOCKS,)
 
-    def __init__(
-        self, layouts: Layouts, sets: Sequence[RuleSetMeta] = (), *, name: str, required: Sequence[str] = (), doc: str = ""
-    ) -> None:
+    def __init__(self, layouts: Layouts, sets: Sequence[RuleSetMeta] = (), *, name: str, required: Sequence[str] = ()) -> None:
         pairs = {op: _pair(op, given) for op, given in layouts.items()}
         self.blocked = {op: tuple(layouts[op]) for op, pair in pairs.items() if any(map(_has_blocks, pair))}
         self.layouts = {op: pair for op, pair in pairs.items() if op not in self.blocked}
@@ -123,12 +121,12 @@ class LayoutPass(RulePass):
         together = dict.fromkeys((*_CONVERSIONS, *others, *sets, *_PASSAGES))
         # share equal constants, or transposing one back and forth would create new ones forever
         sets = (ConstantFolding, *together)
-        super().__init__(sets, name=name, opt_level=3, required=required, merge=True, joint=False, without=without, doc=doc)
+        super().__init__(sets, name=name, opt_level=3, required=required, merge=True, joint=False, without=without)
 
     def __reduce__(self) -> tuple[AnyValue, ...]:
         """The pickled form; the conversion rules are recreated on loading."""
-        made_by = {key: value for key, value in vars(self).items() if key == "made_by"}
-        return _remade, ({**self.layouts, **self.blocked}, self.given_sets, self.info.name, self.info.required, self.__doc__, made_by)
+        recorded = {key: value for key, value in vars(self).items() if key in ("made_by", "__doc__")}
+        return _remade, ({**self.layouts, **self.blocked}, self.given_sets, self.info.name, self.info.required, recorded)
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Converts one function. If it has no operator with wanted layouts, it is unchanged, and a remark says so."""
@@ -217,10 +215,10 @@ def _conversion(op: str, data: str, kernel: str) -> Rule:
 
 
 def _remade(
-    layouts: Layouts, sets: tuple[RuleSetMeta, ...], name: str, required: Sequence[str], doc: str, made_by: Mapping[str, AnyValue]
+    layouts: Layouts, sets: tuple[RuleSetMeta, ...], name: str, required: Sequence[str], recorded: Mapping[str, AnyValue]
 ) -> LayoutPass:
-    found = LayoutPass(layouts, sets, name=name, required=required, doc=doc)
-    vars(found).update(made_by)
+    found = LayoutPass(layouts, sets, name=name, required=required)
+    vars(found).update(recorded)
     return found
 
 
@@ -233,8 +231,7 @@ def convert_layout(desired_layouts: dict[str, list[str]]) -> LayoutPass:
     """Converts convolutions and poolings to the requested layouts, with few transposes: `ConvertLayout{desired_layouts={nn.conv2d=[NHWC,
     default], nn.max_pool2d=[NHWC]}}`; "default" is the kernel layout that matches the data layout. Raises RuleError for layouts that an
     operator does not have."""
-    doc = convert_layout.__doc__ or ""
-    return LayoutPass(desired_layouts, name="ConvertLayout", required=("CanonicalizeOps",), doc=doc)
+    return LayoutPass(desired_layouts, name="ConvertLayout", required=("CanonicalizeOps",))
 
 
 _PREFERRED: dict[str, tuple[str, ...] | RuleSetMeta] = {}
@@ -281,12 +278,11 @@ def alter_op_layout() -> LayoutPass:
     functions, nothing changes, and a remark says so."""
     layouts = {op: given for op, given in _PREFERRED.items() if not isinstance(given, RuleSetMeta)}
     sets = tuple(dict.fromkeys(given for given in _PREFERRED.values() if isinstance(given, RuleSetMeta)))
-    return AlterByAttribute(layouts, sets, name="AlterOpLayout", doc=alter_op_layout.__doc__ or "")
+    return AlterByAttribute(layouts, sets, name="AlterOpLayout")
 
 
 @register_pass(_PREFIX + "SimplifyExprPostAlterOp")
 def simplify_expr_post_alter_op() -> RulePass:
     """Cleans up after layout conversion: identities, chains of transposes, reshapes, casts and clips."""
-    doc = simplify_expr_post_alter_op.__doc__ or ""
     sets = (ConstantFolding, Arithmetic, Transposes, Views, Copies)
-    return RulePass(sets, name="SimplifyExprPostAlterOp", opt_level=0, doc=doc)
+    return RulePass(sets, name="SimplifyExprPostAlterOp", opt_level=0)

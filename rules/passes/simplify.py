@@ -122,25 +122,23 @@ def fold_constant(fold_qnn: bool = False, branches: bool = False) -> RulePass:
     `branches`, replaces each `If` on a constant condition by its branch, and does not share the e-graph with other passes."""
     sets = (ConstantFolding, QuantizedFolding) if fold_qnn else (ConstantFolding,)
     made = FoldBranches if branches else RulePass
-    doc = fold_constant.__doc__ or ""
-    return made(sets, name="FoldConstant", opt_level=2, joint=not branches, doc=doc, after=["SimplifyInference"])
+    return made(sets, name="FoldConstant", opt_level=2, joint=not branches, after=["SimplifyInference"])
 
 
 @register_pass(_PREFIX + "SimplifyTupleGet")
 def simplify_tuple_get() -> RulePass:
     """Replaces projections of tuples by their fields."""
-    return RulePass((TupleProjection,), name="SimplifyTupleGet", opt_level=1, doc=simplify_tuple_get.__doc__ or "")
+    return RulePass((TupleProjection,), name="SimplifyTupleGet", opt_level=1)
 
 
 @register_pass(_PREFIX + "SimplifyInference")
 def simplify_inference(unpack: bool = False) -> RulePass:
     """Removes operators that only training needs: dropout. With `unpack`, decomposes normalizations regardless of cost, as in TVM; without
     it they remain single operators, which are fast on ONNX Runtime."""
-    doc = simplify_inference.__doc__ or ""
     if unpack:
         sets = (Decompositions.only("dropout", *NORMALIZATIONS),)
-        return LoweringPass(sets, name="SimplifyInference", opt_level=0, doc=doc)
-    return RulePass((Decompositions.only("dropout"),), name="SimplifyInference", opt_level=0, doc=doc, after=["ReadOpaque"])
+        return LoweringPass(sets, name="SimplifyInference", opt_level=0)
+    return RulePass((Decompositions.only("dropout"),), name="SimplifyInference", opt_level=0, after=["ReadOpaque"])
 
 
 @register_pass(_PREFIX + "DynamicToStatic")
@@ -158,10 +156,9 @@ def simplify_expr(relay: bool = False) -> RulePass:
     """Simplifies arithmetic, chains of reshapes, transposes, casts, clips and slices, redundant copies, uniform tensors, and powers that
     are products or roots. With `relay`, writes the forms that TVM v0.18 writes, such as x * 2 for x + x, and does not share the e-graph
     with other passes."""
-    doc = simplify_expr.__doc__ or ""
     if relay:
-        return RulePass(RELAY_EXPR, name="SimplifyExpr", opt_level=0, joint=False, without=_OTHERWISE, doc=doc, after=["FoldBatchNorm"])
-    return RulePass((*FOLDING, *SIMPLIFY_EXPR), name="SimplifyExpr", opt_level=0, doc=doc, after=["FoldBatchNorm"])
+        return RulePass(RELAY_EXPR, name="SimplifyExpr", opt_level=0, joint=False, without=_OTHERWISE, after=["FoldBatchNorm"])
+    return RulePass((*FOLDING, *SIMPLIFY_EXPR), name="SimplifyExpr", opt_level=0, after=["FoldBatchNorm"])
 
 
 @register_pass(_PREFIX + "FoldBatchNorm")
@@ -169,7 +166,7 @@ def fold_batch_norm() -> RulePass:
     """Folds batch normalizations, scales and shifts into the preceding convolution or product."""
     between = (*SIMPLIFY, DynamicViews)  # a copy, or a sum with 0, may be between them
     sets = (ConstantFolding, ScaleAxis, Products, *between)
-    return RulePass(sets, name="FoldBatchNorm", opt_level=2, doc=fold_batch_norm.__doc__ or "", after=["DynamicToStatic"])
+    return RulePass(sets, name="FoldBatchNorm", opt_level=2, after=["DynamicToStatic"])
 
 
 @overload
@@ -183,8 +180,7 @@ def eliminate_common_subexpr(fskip: Skip | tuple[str, ...] | None = None) -> Rul
     of operators, excludes expressions."""
     if fskip:
         return EliminateCommonSubexpr(fskip)
-    doc = eliminate_common_subexpr.__doc__ or ""
-    return RulePass((), name="EliminateCommonSubexpr", opt_level=3, merge=True, doc=doc, after=["SlicesToSplit"])
+    return RulePass((), name="EliminateCommonSubexpr", opt_level=3, merge=True, after=["SlicesToSplit"])
 
 
 @register_pass(_PREFIX + "DeadCodeElimination")

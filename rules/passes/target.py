@@ -69,10 +69,9 @@ class TargetPass(RulePass):
         since: int = 1,
         domain: str = "",
         opt_level: int = 2,
-        doc: str = "",
         **place: Unpack[Place],
     ) -> None:
-        super().__init__(sets, name=name, opt_level=opt_level, doc=doc, **place)
+        super().__init__(sets, name=name, opt_level=opt_level, **place)
         self.since = since
         self.domain = domain
 
@@ -110,10 +109,11 @@ _MERGED: Final = (Transposes, Views, DynamicViews, Copies, Arithmetic)
 
 @register_pass(_PREFIX + "TargetForms")
 def target_forms() -> RulePass:
-    """Chooses the form that the target's kernels run faster: global pooling, reshapes that infer a size, and windows that pad with 0."""
+    """Chooses the form that the target's kernels run faster: global pooling, reshapes that infer a size, windows that pad with 0, and NaN replaced
+    by 0 in one operator."""
     flags = MatmulAlgebra.only("transposed_operand")  # of products that CollapseBatchDims has put on matrices
     sets = (ConstantFolding, TargetForms, Windows.only("convolution", "mean"), flags)
-    return RulePass(sets, name="TargetForms", opt_level=3, doc=target_forms.__doc__ or "", after=["ContribOperators"])
+    return RulePass(sets, name="TargetForms", opt_level=3, after=["ContribOperators"])
 
 
 @register_pass(_PREFIX + "RaiseOps")
@@ -121,8 +121,8 @@ def raise_operators() -> RulePass:
     """Raises normalizations, activations and softmax that exporters have decomposed, except group normalization: ONNX Runtime has no kernel
     for it and decomposes it further, which takes 1.7 times as long."""
     # Belongs to the stage of the passes that decompose operators, so that cost decides between the forms.
-    sets, doc = (ConstantFolding, *RAISING), raise_operators.__doc__ or ""
-    return RulePass(sets, name="RaiseOps", opt_level=3, without=("RaiseOps.group_norm",), doc=doc, after=["LinearAlgebra"])
+    sets = (ConstantFolding, *RAISING)
+    return RulePass(sets, name="RaiseOps", opt_level=3, without=("RaiseOps.group_norm",), after=["LinearAlgebra"])
 
 
 @register_pass(_PREFIX + "RaiseAttention")
@@ -130,8 +130,7 @@ def raise_attention() -> RulePass:
     """Raises attention and rotary embeddings, for targets that have both (ONNX from opset 23)."""
     first = phase(ConstantFolding, Masks, Attention.only("rotary", "scaled_operand", "divided_scores"), Constants, *_MERGED)
     then = phase(Attention, *_MERGED)
-    doc = raise_attention.__doc__ or ""
-    return TargetPass((first, then), since=23, name="RaiseAttention", opt_level=3, doc=doc, after=["RaiseOps"])
+    return TargetPass((first, then), since=23, name="RaiseAttention", opt_level=3, after=["RaiseOps"])
 
 
 @register_pass(_PREFIX + "ContribOperators")
@@ -139,8 +138,7 @@ def contrib_operators() -> TargetPass:
     """Fuses biased Gelu, Swish, and products with factors or transposed operands into ONNX Runtime's own operators, for targets that have
     these."""
     sets = (ConstantFolding, ContribForms)
-    doc = contrib_operators.__doc__ or ""
-    return TargetPass(sets, domain="com.microsoft", name="ContribOperators", opt_level=3, doc=doc, after=["CollapseBatchDims"])
+    return TargetPass(sets, domain="com.microsoft", name="ContribOperators", opt_level=3, after=["CollapseBatchDims"])
 
 
 @register_pass("relay._transform.ReadOpaque")
@@ -187,8 +185,8 @@ class LoweringPass(RulePass):
     """A rule pass of lowering rules, which runs after all other choices and does not share its e-graph with other passes. It includes rules
     that assume finite values unless `rules.math` is `exact`: users request such a pass by name and expect it to work by default."""
 
-    def __init__(self, sets: Sequence[RuleSetMeta], *, name: str, opt_level: int, doc: str) -> None:
-        super().__init__(sets, name=name, opt_level=opt_level, joint=False, doc=doc)
+    def __init__(self, sets: Sequence[RuleSetMeta], *, name: str, opt_level: int) -> None:
+        super().__init__(sets, name=name, opt_level=opt_level, joint=False)
 
     def _math(self, ctx: PassContext) -> str:
         return EXACT if super()._math(ctx) == EXACT else FINITE
@@ -197,47 +195,38 @@ class LoweringPass(RulePass):
 @register_pass(_PREFIX + "FastMath")
 def fast_math() -> RulePass:
     """Approximates exponential functions of float32 by polynomials (fast_exp, fast_tanh, fast_erf, nn.fast_softmax)."""
-    return LoweringPass((FastMathRules.only("exp", "approximated"),), name="FastMath", opt_level=4, doc=fast_math.__doc__ or "")
+    return LoweringPass((FastMathRules.only("exp", "approximated"),), name="FastMath", opt_level=4)
 
 
 @register_pass(_PREFIX + "CanonicalizeOps")
 def canonicalize_ops() -> RulePass:
     """Decomposes nn.bias_add into expand_dims and add."""
-    return LoweringPass((Decompositions.only("bias_add"),), name="CanonicalizeOps", opt_level=3, doc=canonicalize_ops.__doc__ or "")
+    return LoweringPass((Decompositions.only("bias_add"),), name="CanonicalizeOps", opt_level=3)
 
 
 @register_pass(_PREFIX + "QnnCanonicalizeOps")
 def qnn_canonicalize_ops() -> RulePass:
     """Decomposes quantized operators (qnn.*) into operators that can be written to ONNX."""
-    return LoweringPass((CanonicalQuantized,), name="QnnCanonicalizeOps", opt_level=1, doc=qnn_canonicalize_ops.__doc__ or "")
+    return LoweringPass((CanonicalQuantized,), name="QnnCanonicalizeOps", opt_level=1)
 
 
 @register_pass(_PREFIX + "DivToMul")
 def div_to_mul() -> RulePass:
     """Multiplies floats by reciprocals of constants instead of dividing."""
-    return LoweringPass((FastMathRules.only("reciprocal"),), name="DivToMul", opt_level=0, doc=div_to_mul.__doc__ or "")
+    return LoweringPass((FastMathRules.only("reciprocal"),), name="DivToMul", opt_level=0)
 
 
 @register_pass(_PREFIX + "FoldExplicitPadding")
 def fold_explicit_padding() -> RulePass:
     """Makes paddings part of the convolutions and poolings behind them, where these pad with the same number."""
-    return LoweringPass(
-        (Windows.only("convolution", "quantized", "mean", "maximum", "finite_maximum"),),
-        name="FoldExplicitPadding",
-        opt_level=0,
-        doc=fold_explicit_padding.__doc__ or "",
-    )
+    sets = (Windows.only("convolution", "quantized", "mean", "maximum", "finite_maximum"),)
+    return LoweringPass(sets, name="FoldExplicitPadding", opt_level=0)
 
 
 @register_pass(_PREFIX + "FlattenAtrousConv")
 def flatten_atrous_conv() -> RulePass:
     """Makes convolutions of blocks that are moved into the batch, and back, dilated convolutions."""
-    return LoweringPass(
-        (Windows.only("dilated_convolution", "dilated_quantized"),),
-        name="FlattenAtrousConv",
-        opt_level=0,
-        doc=flatten_atrous_conv.__doc__ or "",
-    )
+    return LoweringPass((Windows.only("dilated_convolution", "dilated_quantized"),), name="FlattenAtrousConv", opt_level=0)
 
 
 @dataclass(frozen=True)
@@ -284,7 +273,7 @@ def legalize(sets: tuple[str | RuleSetMeta, ...] = (), attribute: str = "FTVMLeg
     (multi-pattern and bidirectional rules)."""
     if not sets:
         return LegalizeByAttribute(attribute)
-    return LoweringPass([_set(each).of_kind(LOWERING) for each in sets], name="Legalize", opt_level=1, doc=legalize.__doc__ or "")
+    return LoweringPass([_set(each).of_kind(LOWERING) for each in sets], name="Legalize", opt_level=1)
 
 
 def _set(given: str | RuleSetMeta) -> RuleSetMeta:
