@@ -5,12 +5,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Final
 
+from passat.ir.equality import structural_equal, structural_hash
 from passat.ir.evaluate import EvaluateError, Value, as_constant, evaluate_call
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from passat.ir.infer import infer_type
 from passat.ir.op import Op
-from passat.ir.tensor import Tensor
-from passat.ir.traverse import children, post_order, rewrite
+from passat.ir.traverse import post_order, rewrite
 from passat.rules.checking.trying import Checked
 from passat.rules.cost import ROOFLINE, program_cost
 from passat.rules.engine.graph import Graph, Symbol
@@ -94,8 +94,7 @@ def circles(instances: Iterable[tuple[Rule, Sequence[Expr]]], matchers: Mapping[
 
 def _circle(start: Expr, first: str, matchers: Mapping[Symbol, Sequence[Matcher]]) -> tuple[str, ...]:
     """The names of the rules that lead back from a program to itself, starting with the given one; empty if none is found."""
-    target = _fingerprint(start)
-    seen = {target}
+    seen = [(structural_hash(start), start)]
     states: list[tuple[Expr, tuple[str, ...]]] = [(start, ())]
     for _ in range(_STEPS):
         following = []
@@ -103,11 +102,12 @@ def _circle(start: Expr, first: str, matchers: Mapping[Symbol, Sequence[Matcher]
             for name, made in _next(expr, matchers):
                 if not path and name != first:
                     continue
-                mark = _fingerprint(made)
-                if mark == target:
+                key = structural_hash(made)
+                same = next((program for other, program in seen if other == key and structural_equal(program, made)), None)
+                if same is start:
                     return (*path, name)
-                if mark not in seen and len(seen) < _STATES:
-                    seen.add(mark)
+                if same is None and len(seen) < _STATES:
+                    seen.append((key, made))
                     following.append((made, (*path, name)))
         states = following
     return ()
@@ -161,22 +161,6 @@ def _constant_value(expr: Expr) -> Value | None:
         parts = [_constant_value(field) for field in expr.fields]
         return None if None in parts else tuple(part for part in parts if part is not None)
     return None
-
-
-def _fingerprint(expr: Expr) -> tuple[AnyValue, ...]:
-    """A key that is equal for equal programs over the same variables."""
-    done: dict[int, tuple[AnyValue, ...]] = {}
-    for node in post_order(expr):
-        parts = tuple(done[id(part)] for part in children(node))
-        if isinstance(node, Call):
-            done[id(node)] = ("call", node.attrs, *parts)
-        elif isinstance(node, Constant):
-            done[id(node)] = ("constant", node.data.content_key() if isinstance(node.data, Tensor) else ())
-        elif isinstance(node, TupleGetItem):
-            done[id(node)] = ("field", node.index, *parts)
-        else:
-            done[id(node)] = (type(node).__name__, id(node) if not parts else 0, *parts)
-    return done[id(expr)]
 
 
 # ---- subsumption
