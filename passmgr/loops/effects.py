@@ -1,5 +1,7 @@
 """What the evaluation of an expression changes, and whether it can fail."""
 
+from collections.abc import Collection
+
 from passat.ir.tir.expr import BinaryOp, Broadcast, Call, IntImm, PrimExpr
 from passat.ir.tir.functor import post_order
 from passat.ir.tir.intrinsics import CallEffectKind
@@ -18,10 +20,11 @@ def evaluated(*exprs: PrimExpr) -> Stmt:
     return stmt_seq(*kept) if kept else nothing()
 
 
-def is_total(expr: PrimExpr) -> bool:
-    """Whether an expression may be evaluated where it need not be: it reads no memory, divides by nothing and calls nothing."""
+def is_total(expr: PrimExpr, harmless: Collection[str] = ()) -> bool:
+    """Whether an expression may be evaluated where it need not be: it reads no memory, divides by constants other than 0, and calls only
+    `harmless` functions."""
     for part in post_order(expr):
-        if isinstance(part, (Load, BufferLoad, ProducerLoad, Call)):
+        if isinstance(part, (Load, BufferLoad, ProducerLoad)) or (isinstance(part, Call) and part.op.name not in harmless):
             return False
         if isinstance(part, BinaryOp) and part.DIVIDES:
             divisor = part.b.value if isinstance(part.b, Broadcast) else part.b

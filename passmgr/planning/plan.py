@@ -69,6 +69,15 @@ class Step:
         return bool(self.number)
 
 
+def nested(steps: Sequence[Step]) -> Iterator[tuple[Step, int]]:
+    """Yields all steps with their nesting depth, in pre-order."""
+    stack = [(step, 0) for step in reversed(steps)]
+    while stack:
+        step, depth = stack.pop()
+        yield step, depth
+        stack.extend((inner, depth + 1) for inner in reversed(step.steps))
+
+
 class Plan:
     """The steps of a pipeline in a context, in order. Skipped steps are listed where they would have run.
 
@@ -103,11 +112,7 @@ class Plan:
 
     def walk(self) -> Iterator[Step]:
         """Yields all steps in pre-order."""
-        stack = list(reversed(self.steps))
-        while stack:
-            step = stack.pop()
-            yield step
-            stack.extend(reversed(step.steps))
+        return (step for step, _ in nested(self.steps))
 
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Runs the steps, each with the instruments around it. Exceptions get a note with the names of the pass and the passes before

@@ -8,20 +8,18 @@ import json
 import unicodedata
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
+from typing import Final
 
 from passat.passmgr.planning.dependencies import names_in_pass
+from passat.passmgr.planning.plan import Plan, Step, nested
 from passat.passmgr.registry import own_name
 from passat.passmgr.sequential import pipeline_text
 
-if TYPE_CHECKING:
-    from passat.passmgr.planning.plan import Plan, Step
 
-
-def to_text(plan: "Plan") -> str:
+def to_text(plan: Plan) -> str:
     """One line per pass: its number or `-`, its name and options, its stage, and why it runs or not."""
-    rows = [("  " * depth + (step.number or "-"), step_label(step), step.stage, step_why(step)) for step, depth in walk(plan.steps)]
+    rows = [("  " * depth + (step.number or "-"), step_label(step), step.stage, step_why(step)) for step, depth in nested(plan.steps)]
     wide = [max((len(row[at]) for row in rows), default=0) for at in range(3)]
     lines = [f"{plan.name} {settings_text(plan)}"]
     for *columns, why in rows:
@@ -31,7 +29,7 @@ def to_text(plan: "Plan") -> str:
     return "\n".join(lines) + "\n"
 
 
-def to_json(plan: "Plan") -> str:
+def to_json(plan: Plan) -> str:
     """An object: pipeline, opt_level, resolve, order (names that run), steps (nested) and notes."""
     return json.dumps(
         {
@@ -47,16 +45,7 @@ def to_json(plan: "Plan") -> str:
     )
 
 
-def walk(steps: "Sequence[Step]") -> "Iterator[tuple[Step, int]]":
-    """Yields all steps with their nesting depth, in pre-order."""
-    stack = [(step, 0) for step in reversed(steps)]
-    while stack:
-        step, depth = stack.pop()
-        yield step, depth
-        stack.extend((inner, depth + 1) for inner in reversed(step.steps))
-
-
-def edges(plan: "Plan") -> "Iterator[tuple[str, str, str]]":
+def edges(plan: Plan) -> Iterator[tuple[str, str, str]]:
     """Yields the ordering constraints: pairs of step numbers, the earlier one first, with the declaration."""
     for level in (plan.steps, *(step.steps for step in plan.walk())):
         for at, step in enumerate(level):
@@ -70,17 +59,17 @@ def edges(plan: "Plan") -> "Iterator[tuple[str, str, str]]":
                 yield from ((step.number, one.number, f"{step.name} declares before {name}") for one in _holders(name, later)[-1:])
 
 
-def _holders(name: str, steps: "Sequence[Step]") -> "list[Step]":
+def _holders(name: str, steps: Sequence[Step]) -> list[Step]:
     own = own_name(name)
     return [step for step in steps if step.runs and own in names_in_pass(step.pass_)]
 
 
-def settings_text(plan: "Plan") -> str:
+def settings_text(plan: Plan) -> str:
     """The settings of a plan."""
     return f"at opt_level {plan.opt_level}" + (", requirements resolved as in TVM" if plan.resolve == "relay" else "")
 
 
-def step_label(step: "Step") -> str:
+def step_label(step: Step) -> str:
     """The pass of a step as text; for a pipeline, its name."""
     if step.pass_.members is not None:
         return step.pass_.info.name
@@ -90,12 +79,12 @@ def step_label(step: "Step") -> str:
         return f"{step.pass_.info.name}{{...}}"
 
 
-def step_why(step: "Step") -> str:
+def step_why(step: Step) -> str:
     """The reason why a step runs or does not run."""
     return step.why if step.runs else f"does not run: {step.why}"
 
 
-def _to_dict(step: "Step") -> dict[str, AnyValue]:
+def _to_dict(step: Step) -> dict[str, AnyValue]:
     return {
         "name": step.name,
         "text": step_label(step),
@@ -147,10 +136,10 @@ _STYLE: Final = """
 """
 
 
-def plan_svg(plan: "Plan") -> str:
+def plan_svg(plan: Plan) -> str:
     """The plan as an SVG drawing. Required passes are green, skipped ones dashed; requirements that hold already are only drawn as
     lines."""
-    rows = [(step, depth) for step, depth in walk(plan.steps) if step.established_by is None]
+    rows = [(step, depth) for step, depth in nested(plan.steps) if step.established_by is None]
     row_of = {step.number: row for row, (step, _) in enumerate(rows) if step.runs}
     follows = _follows(rows)
     relied: dict[int, dict[int, str]] = {}  # the rows that rely on each row, with the declaration
@@ -227,7 +216,7 @@ def _lanes(relied: dict[int, dict[int, str]]) -> dict[int, int]:
     return lanes
 
 
-def _box(step: "Step", x: int, y: int) -> tuple[str, float]:
+def _box(step: Step, x: int, y: int) -> tuple[str, float]:
     """The box of a step, and its right edge."""
     label, why = step_label(step), f"{step.stage}: {step_why(step)}" if step.stage else step_why(step)
     name, small = f"{step.number}  {_shortened(label, 64)}".lstrip(), _shortened(why, 94)

@@ -21,12 +21,11 @@ from passat.ir.tir.equality import difference, digest
 from passat.ir.tir.expr import BinaryOp, Cast, FloatImm, IntImm, PrimExpr, SizeVar, cast, const
 from passat.ir.tir.expr import Call as TirCall
 from passat.ir.tir.expr import Var as TirVar
-from passat.ir.tir.functor import post_order as walk
-from passat.ir.tir.node import Node
 from passat.ir.tir.types import DataType
-from passat.ir.tir.values import BufferLoad, Let, Load, ProducerLoad, Select
+from passat.ir.tir.values import Let, Select
 from passat.ir.traverse import post_order
 from passat.ir.types import TensorType
+from passat.passmgr.loops.effects import is_total
 
 INDEX: Final = TensorType((), "int64")
 TRUTH: Final = TensorType((), "bool")
@@ -50,6 +49,7 @@ _COMPARISONS: Final[dict[type[BinaryOp], str]] = {
     tir.GE: "greater_equal",
 }
 _BITS: Final = {"tir.shift_right": "right_shift", "tir.bitwise_and": "bitwise_and", "tir.bitwise_or": "bitwise_or"}
+_SHIFTS: Final = {"tir.shift_left": "multiply", "tir.shift_right": "floor_divide"}
 _TIR_BITS: Final = {operator: name for name, operator in _BITS.items()}
 _LOGIC: Final[dict[type[BinaryOp], str]] = {tir.And: "logical_and", tir.Or: "logical_or"}
 _NAMES: Final[Mapping[type, str]] = {**_BINARY, **_COMPARISONS, **_LOGIC}
@@ -138,13 +138,13 @@ class Reader:
             self._bound.setdefault(node.var, self._made[id(node.value)])
             return [node.value, node.body]
         if kind in _LOGIC:
-            lazy = is_safe(node.b)  # type: ignore[attr-defined]  # a binary operation
+            lazy = is_total(node.b, _HARMLESS)  # type: ignore[attr-defined]  # a binary operation
             return [node.a, node.b] if lazy else []  # type: ignore[attr-defined]
         if isinstance(node, tir.Not):
             return [node.a]
         chosen = _choice(node)
         if chosen is not None and (is_index(node.dtype) or node.dtype == "bool"):
-            return list(chosen) if isinstance(node, Select) or all(map(is_safe, chosen[1:])) else []
+            return list(chosen) if isinstance(node, Select) or all(is_total(value, _HARMLESS) for value in chosen[1:]) else []
         if isinstance(node, Cast) and _is_scalar(node.dtype) and not isinstance(node.value, (IntImm, FloatImm)):
             if _is_scalar(node.value.dtype):
                 return [node.value]
@@ -153,7 +153,7 @@ class Reader:
                 return [through]
         if _bits(node) is not None:
             return [node.args[0], node.args[1]]  # type: ignore[attr-defined]  # a call
-        if _shift(node) is not None or _right_shift(node) is not None:
+        if _shift(node) is not None:
             return [node.args[0]]  # type: ignore[attr-defined]  # a call
         return []
 
@@ -180,13 +180,10 @@ class Reader:
             return _cast(node, parts[0]) if _is_scalar(node.value.dtype) else _cast_twice(parts[0], node.value.dtype)
         shift = _shift(node)
         if shift is not None:
-            return call("multiply", parts[0], integer(shift))
+            return call(shift[0], parts[0], integer(shift[1]))
         bits = _bits(node)
         if bits is not None:
             return call(bits, *parts)
-        shift = _right_shift(node)
-        if shift is not None:
-            return call("floor_divide", parts[0], integer(shift))
         condition, x, y = parts
         if node.dtype == "bool":
             return call("logical_or", call("logical_and", condition, x), call("logical_and", call("logical_not", condition), y))
@@ -235,42 +232,19 @@ def _choice(node: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr] | None:
     return None
 
 
-def is_safe(node: PrimExpr) -> bool:
-    """True if an expression may be evaluated where its value is not used: it reads no memory, calls nothing, and divides by constants."""
-    return not any(_may_fail(part) for part in walk(node))
-
-
-def _may_fail(node: Node) -> bool:
-    if isinstance(node, (tir.Div, tir.Mod, tir.FloorDiv, tir.FloorMod)):
-        return not isinstance(node.b, IntImm) or node.b.value == 0
-    if isinstance(node, TirCall):
-        return getattr(node.op, "name", "") not in _HARMLESS
-    return isinstance(node, (Load, BufferLoad, ProducerLoad))
-
-
-def _shift(node: PrimExpr) -> int | None:
-    """The factor of a shift to the left by a constant."""
-    if not isinstance(node, TirCall) or getattr(node.op, "name", "") != "tir.shift_left" or not is_index(node.dtype):
+def _shift(node: PrimExpr) -> tuple[str, int] | None:
+    """A shift by a constant as an operator and its second operand; to the right, a quotient that is rounded down."""
+    if not isinstance(node, TirCall) or node.op.name not in _SHIFTS or not is_index(node.dtype):
         return None
-    return _power(node.args[1])
-
-
-def _right_shift(node: PrimExpr) -> int | None:
-    """The divisor of a shift to the right by a constant, which rounds down."""
-    if not isinstance(node, TirCall) or getattr(node.op, "name", "") != "tir.shift_right" or not is_index(node.dtype):
-        return None
-    return _power(node.args[1])
+    by = node.args[1]
+    return (_SHIFTS[node.op.name], 1 << by.value) if isinstance(by, IntImm) and 0 <= by.value < 62 else None
 
 
 def _bits(node: PrimExpr) -> str | None:
     """The operator of an operation on bits that is not a shift by a constant."""
-    if not isinstance(node, TirCall) or not is_index(node.dtype) or _shift(node) is not None or _right_shift(node) is not None:
+    if not isinstance(node, TirCall) or not is_index(node.dtype) or _shift(node) is not None:
         return None
     return _BITS.get(getattr(node.op, "name", ""))
-
-
-def _power(by: PrimExpr) -> int | None:
-    return 1 << by.value if isinstance(by, IntImm) and 0 <= by.value < 62 else None
 
 
 def _through_float(node: Cast) -> PrimExpr | None:

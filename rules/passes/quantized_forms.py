@@ -124,7 +124,7 @@ def _quantize(call: Call, types: AffineTypes) -> Converted:
     return _rescaled(call.args[0], _tensor(call.args[0], types), wanted), wanted
 
 
-@_register("reshape", "squeeze", "strided_slice", "expand_dims", "nn.batch_flatten", "nn.depth_to_space", "broadcast_to", "copy")
+@_register("reshape", "squeeze", "strided_slice", "expand_dims", "nn.batch_flatten", "nn.depth_to_space", "broadcast_to", "copy", "take")
 def _moved(call: Call, types: AffineTypes) -> Converted:
     found = _tensor(call.args[0], types)
     if _is_per_channel(found):
@@ -287,11 +287,6 @@ def _relu(call: Call, types: AffineTypes) -> Converted:
     return call_op("maximum", x, _bound(0.0, x, found)), found
 
 
-@_register("nn.leaky_relu")
-def _leaky_relu(call: Call, types: AffineTypes) -> Converted:
-    return _function(call, types, "qnn.leaky_relu", call.attrs)
-
-
 @_register("nn.pad")
 def _pad(call: Call, types: AffineTypes) -> Converted:
     x = call.args[0]
@@ -299,14 +294,6 @@ def _pad(call: Call, types: AffineTypes) -> Converted:
     scale, zero_point = _number(found.scale, "the scale"), _number(found.zero_point, "the zero point")
     value = int(quantized(np.asarray(call.attrs.pad_value, np.float32), scale, zero_point, found.dtype))
     return call_op("nn.pad", x, **{**call.attrs, "pad_value": value or 0.0}), found
-
-
-@_register("take")
-def _take(call: Call, types: AffineTypes) -> Converted:
-    found = _tensor(call.args[0], types)
-    if _is_per_channel(found):
-        raise ValueError("take does not keep scales per channel in their places")
-    return call, found
 
 
 def _function(call: Call, types: AffineTypes, name: str, attrs: Mapping[str, AnyValue]) -> Converted:
@@ -322,9 +309,11 @@ def _unary(call: Call, types: AffineTypes) -> Converted:
     return _function(call, types, f"qnn.{call.op.name}", {})
 
 
+@_register("nn.leaky_relu")
 @_register("nn.softmax", attribute=OPTIONAL_CONVERSION)
-def _softmax(call: Call, types: AffineTypes) -> Converted:
-    return _function(call, types, "qnn.softmax", call.attrs)
+def _activation(call: Call, types: AffineTypes) -> Converted:
+    assert isinstance(call.op, Op)
+    return _function(call, types, f"qnn.{call.op.name.removeprefix('nn.')}", call.attrs)
 
 
 def _operands(call: Call, types: AffineTypes) -> tuple[list[Expr], list[TensorAffineType]]:
