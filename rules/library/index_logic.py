@@ -104,7 +104,9 @@ def _opened_difference(dim: Dim, x: Term) -> Dim | None:
             p = polynomial(one)
             constant = dim - (SymDim.named(names[0]) - p) * factor
             if polynomial(other) == 0 and isinstance(constant, int):
-                return -p + constant if factor > 0 else constant + p
+                if (constant < 0) == (factor > 0):  # min(-p, 0) is at most 0, which decides
+                    return constant
+                return constant - p if factor > 0 else constant + p
     return None
 
 

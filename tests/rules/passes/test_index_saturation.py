@@ -47,6 +47,12 @@ EQUAL = [
     (ops.less(x * n(4), n(2)), ops.less_equal(x, n(0))),
     (ops.less(n(3), ops.floor_divide(x, n(2))), ops.less(n(7), x)),
     (ops.logical_and(ops.less(x, n(1)), ops.less(n(0), x)), const(False, "bool")),
+    (ops.less(x, ops.minimum(x, y)), const(False, "bool")),
+    (ops.less(x, ops.minimum(x, y) - n(2)), const(False, "bool")),
+    (ops.less(x, ops.minimum(x, y) + n(2)), ops.less(x, y + n(2))),
+    (ops.less(ops.minimum(x, y), x + n(1)), const(True, "bool")),
+    (ops.less(ops.minimum(x, y), x), ops.less(y, x)),
+    (ops.less(ops.maximum(x, y), x), const(False, "bool")),
     (ops.where(ops.less(x, n(0)), y, z) - z, ops.where(ops.less(x, n(0)), y - z, n(0))),
 ]
 
