@@ -5,11 +5,11 @@ from typing import Final
 from passat.passmgr.registry import register_pass
 
 PASSES: Final = {
-    "FlattenBuffer": "storage_flatten",
+    "FlattenBuffer": "lowering",
     "LoopPartition": "loop_partition",
     "Lower": "lowering",
     "RemoveNoOp": "no_op",
-    "StorageFlatten": "storage_flatten",
+    "StorageFlatten": "lowering",
     "StorageRewrite": "storage_rewrite",
     "UnrollLoop": "unroll",
     "VectorizeLoop": "vectorize",
