@@ -1,6 +1,7 @@
 """The part of a program that a rule rewrote, before and after, as functions of the values bound to the rule's holes."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any as AnyValue
 from typing import NamedTuple
 
 from passat.ir.analysis import free_vars
@@ -13,8 +14,8 @@ from passat.rules.engine.graph import CALL, CONST, GET, TUPLE, Graph, Symbol
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.trace import Application, Run
-from passat.rules.engine.variant import Variant
-from passat.rules.pattern import PConst, PVar, subterms
+from passat.rules.engine.variant import HOLES, Placed, symbol_of
+from passat.rules.pattern import Pattern, PConst, PLiteral, PVar, pattern_parts
 
 
 class Matched(NamedTuple):
@@ -30,16 +31,13 @@ def matched_part(run: Run, application: Application, *, constants: bool = True) 
     """The matched part of an application. Holes bound to constants become constants or, without `constants`, parameters where the rule does
     not require a constant. None if a hole is bound to a value that cannot be a parameter, or a side has no type by itself."""
     part = _Part(run, constants)
-    matcher = application.matcher
-    befores: list[Expr] = []
-    plain = matcher.matcher if isinstance(matcher, Grouper) else matcher
-    for placed in application.matched:
-        found = part.match(plain, placed.variant, placed.row)
-        if found is None:
-            return None
-        befores.append(found)
-    afters = part.made([node for _, node in application.unions], application.made)
-    if afters is None or len(befores) != len(afters):
+    matcher = application.matcher.matcher if isinstance(application.matcher, Grouper) else application.matcher
+    try:
+        befores = [part.match(matcher, placed) for placed in application.matched]
+        afters = part.made([node for _, node in application.unions], application.made)
+    except _NoParameterError:
+        return None
+    if len(befores) != len(afters):
         return None
     before, after = (sides[0] if len(sides) == 1 else Tuple(tuple(sides)) for sides in (befores, afters))
     used = {*map(id, free_vars(before)), *map(id, free_vars(after))}
@@ -49,6 +47,10 @@ def matched_part(run: Run, application: Application, *, constants: bool = True) 
     except InferError:  # a type depends on elements of a constant that became a parameter
         return None
     return Matched(first, second, tuple(dict.fromkeys(node for placed in application.matched for node in placed.nodes)))
+
+
+class _NoParameterError(Exception):
+    """A hole is bound to a value that cannot be a parameter."""
 
 
 class _Part:
@@ -64,71 +66,45 @@ class _Part:
 
     # ---- the left side
 
-    def match(self, matcher: Matcher, variant: Variant, row: Sequence[int]) -> Expr | None:
-        """The matched left side, with operands in their order in the program. None if a hole cannot become a parameter."""
-        names = {node.key: node.name for node in subterms(matcher.rule.lhs) if isinstance(node, (PVar, PConst))}
-        asked = {node.key for node in subterms(matcher.rule.lhs) if isinstance(node, PConst)}
-        count = len(matcher.class_keys)
-        columns: dict[int, int] = {}
-        hints: dict[int, str] = {}
-        must: set[int] = set()
-        for key, register, cls in zip(matcher.class_keys, variant.classes, row[:count], strict=True):
-            columns[register] = cls
-            if key in names:
-                hints[register] = names[key]
-            if key in asked:
-                must.add(register)
-        payloads = dict(zip(variant.payloads, row[count:], strict=True))
-        below: dict[int, dict[int, int]] = {}
-        symbols: dict[int, Symbol | None] = {0: matcher.root}
-        for whole, i, register, expected in variant.steps:
-            below.setdefault(whole, {})[i] = register
-            symbols[register] = expected
-        made: dict[int, Expr] = {}
-        stack = [0]
-        while stack:
-            register = stack[-1]
-            if register in made:
-                stack.pop()
-                continue
-            head, parts = symbols[register], _in_order(below, register)
-            missing = [part for part in parts if part not in made]
-            if missing:
-                stack += reversed(missing)
-                continue
-            stack.pop()
-            if head is None or head.kind == CONST:
-                found = self._hole(columns[register], hints.get(register, ""), register in must or register not in hints)
-                if found is None:
-                    return None
-            else:
-                found = self._apply(head, payloads.get(register, 0), [made[part] for part in parts])
-            made[register] = found
-        for register, cls in columns.items():
-            self._bound.setdefault(cls, made[register])
-            if register:
-                self._later.setdefault(self.graph.find(cls), made[register])
-        return made[0]
+    def match(self, matcher: Matcher, placed: Placed) -> Expr:
+        """The matched left side, with operands in their order in the program. Raises _NoParameterError."""
+        columns, payloads = matcher.bound(placed.row)
+        turned = {id(place.part) for place in placed.places if place.turned}
+        made: dict[tuple[AnyValue, ...], Expr] = {}
 
-    def _hole(self, cls: int, hint: str, must: bool) -> Expr | None:
+        def build(part: Pattern) -> Expr:
+            if part.key not in made:
+                if isinstance(part, HOLES):
+                    made[part.key] = self._hole(columns[part.key], part)
+                else:
+                    operands = list(map(build, pattern_parts(part)[:: -1 if id(part) in turned else 1]))
+                    made[part.key] = self._apply(symbol_of(part), payloads.get(id(part), 0), operands)
+            return made[part.key]
+
+        whole = build(matcher.rule.lhs)
+        for key, cls in columns.items():
+            self._bound.setdefault(cls, made[key])
+            if key != matcher.rule.lhs.key:
+                self._later.setdefault(self.graph.find(cls), made[key])
+        return whole
+
+    def _hole(self, cls: int, hole: PVar | PConst | PLiteral) -> Expr:
         known = self._bound.get(cls)
         if known is not None:
             return known
         constant = self.graph.constant_of(cls)
-        if isinstance(constant, Tensor) and (must or self.constants):
+        if isinstance(constant, Tensor) and (self.constants or not isinstance(hole, PVar)):
             return Constant(constant)
-        found = self._param(self.graph.types[self.graph.find(cls)], hint or "x")
-        if found is not None:
-            self._bound[cls] = found
+        name = "x" if isinstance(hole, PLiteral) else hole.name
+        found = self._bound[cls] = self._param(self.graph.types[self.graph.find(cls)], name)
         return found
 
-    def _param(self, type_: Type, hint: str) -> Expr | None:
-        """A parameter for a hole; for a tuple, one per field."""
+    def _param(self, type_: Type, hint: str) -> Expr:
+        """A parameter for a hole; for a tuple, one per field. Raises _NoParameterError for a value of another type."""
         if isinstance(type_, TupleType):
-            fields = [self._param(field, f"{hint}{i}") for i, field in enumerate(type_.fields)]
-            return Tuple(tuple([field for field in fields if field is not None])) if None not in fields else None
+            return Tuple(tuple([self._param(field, f"{hint}{i}") for i, field in enumerate(type_.fields)]))
         if not isinstance(type_, TensorType):
-            return None
+            raise _NoParameterError
         name, number = hint, 1
         while name in self._names:
             number += 1
@@ -139,8 +115,8 @@ class _Part:
 
     # ---- the right side
 
-    def made(self, roots: Sequence[int], fresh: Iterable[int]) -> list[Expr] | None:
-        """The expressions of the nodes created by an application, over the values that the match binds. None as for `match`."""
+    def made(self, roots: Sequence[int], fresh: Iterable[int]) -> list[Expr]:
+        """The expressions of the nodes created by an application, over the values that the match binds. Raises _NoParameterError."""
         graph, new = self.graph, set(fresh)
         done: dict[int, Expr] = {}
         stack = list(roots)
@@ -154,8 +130,6 @@ class _Part:
                 known = Constant(graph.tensors[graph.payloads[node]])
             if known is None and graph.symbols[node].kind not in (CALL, TUPLE, GET):
                 known = self._param(graph.types[graph.find(node)], "x")
-                if known is None:
-                    return None
             missing = [] if known is not None else [part for part in graph.operands[node] if part not in done]
             if missing:
                 stack += missing
@@ -171,8 +145,3 @@ class _Part:
             return TupleGetItem(operands[0], payload)
         assert head.op is not None
         return Call(head.op, tuple(operands), self.graph.attrs[payload] if head.has_payload else EMPTY_ATTRS)
-
-
-def _in_order(below: Mapping[int, Mapping[int, int]], register: int) -> list[int]:
-    """The registers of the operands of a node, in order."""
-    return [part for _, part in sorted(below.get(register, {}).items())]

@@ -17,7 +17,7 @@ from passat.rules.analysis import Analysis, Fact
 from passat.rules.engine.common_parts import CommonParts
 from passat.rules.engine.egraph import Query
 from passat.rules.engine.graph import CALL, CONST_SYMBOL, Graph, NewNode, Symbol, symbol
-from passat.rules.engine.variant import Placed, Variant, find_places, symbol_of
+from passat.rules.engine.variant import HOLES, Place, Placed, Variant, find_places, symbol_of
 from passat.rules.guards import Check, Guard, Reject, Term
 from passat.rules.pattern import (
     AttrHole,
@@ -79,23 +79,19 @@ class Matcher:
     def variants(self) -> list[Variant]:
         """The left side with the operands of a commutative root in each order."""
         root = [id(node) for node in self._commuting if node is self.rule.lhs]
-        return [self._variant(frozenset(swapped), self._inner) for swapped in ([], *([root] if root else []))]
+        return [self._variant(frozenset(swapped)) for swapped in ([], *([root] if root else []))]
 
     def placed(self, graph: Graph, row: Sequence[int], members: Mapping[int, Sequence[int]] = MappingProxyType({})) -> Placed:
         """The position of a match in the program. E-classes not in `members` have one node. If the nodes can no longer be found, the root
         alone."""
-        count = len(self.class_keys)
-        classes = {key: graph.find(cls) for key, cls in zip(self.class_keys, row, strict=False)}
-        payloads = dict(zip(map(id, self._calls), row[count:], strict=True))
-        places = find_places(graph, self.rule.lhs, row[0], classes, payloads, members)
-        turned = frozenset([id(place.part) for place in places or () if place.turned]).intersection(map(id, self._commuting))
-        if turned not in self._ordered:
-            self._ordered[turned] = self._variant(turned, ())
-        return Placed(tuple(row), self._ordered[turned], tuple([place.node for place in places or ()]) or (graph.find(row[0]),))
+        places = find_places(graph, self.rule.lhs, row[0], *self.bound(row), members) or [Place(self.rule.lhs, row[0], graph.find(row[0]))]
+        nodes = tuple([place.node for place in places if not isinstance(place.part, HOLES)])
+        return Placed(tuple(row), tuple(places), nodes)
 
-    @cached_property
-    def _ordered(self) -> dict[frozenset[int], Variant]:
-        return {}
+    def bound(self, row: Sequence[int]) -> tuple[dict[tuple[AnyValue, ...], int], dict[int, int]]:
+        """The e-classes of a row by the keys of the parts of the left side, and its payloads by the identity of the calls."""
+        columns = dict(zip(self.class_keys, row, strict=False))
+        return columns, dict(zip(map(id, self._calls), row[len(columns) :], strict=True))
 
     @cached_property
     def _terms(self) -> list[Pattern]:
@@ -175,9 +171,9 @@ class Matcher:
         """The symbols below the root whose operands match in either order."""
         return frozenset(map(symbol_of, self._inner))
 
-    def _variant(self, swapped: frozenset[int], inner: Sequence[PCall]) -> Variant:
-        """The left side with some terms swapped, and some matching in either order."""
-        free = set(map(id, inner))
+    def _variant(self, swapped: frozenset[int]) -> Variant:
+        """The left side with some terms swapped; those below the root match in either order."""
+        free = set(map(id, self._inner))
         atoms: list[str] = []
         edges: set[tuple[Symbol, int, Symbol]] = set()
         numbers: set[tuple[Symbol, int, float]] = set()
@@ -225,7 +221,7 @@ class Matcher:
         if id(self.rule.lhs) in swapped:
             root.reverse()
         of_calls = tuple(places[id(node)] for node in self._calls)
-        commuting = tuple(places[id(node)] for node in inner)
+        commuting = tuple(places[id(node)] for node in self._inner)
         return Variant(query, frozenset(edges), frozenset(numbers), tuple(steps), len(names), classes, of_calls, tuple(root), commuting)
 
     @cached_property

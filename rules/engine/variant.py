@@ -3,11 +3,14 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any as AnyValue
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from passat.rules.engine.egraph import Query
 from passat.rules.engine.graph import CALL, CONST_SYMBOL, GET_SYMBOL, TUPLE, Graph, Symbol, symbol
 from passat.rules.pattern import Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar, pattern_parts
+
+HOLES: Final = (PVar, PConst, PLiteral)
+"""The parts of a left side that match an e-class as a whole."""
 
 
 def symbol_of(node: Pattern) -> Symbol:
@@ -101,39 +104,41 @@ class Variant(NamedTuple):
                 stack.append((at + 1, [*registers[:part], node, *registers[part + 1 :]], turned))
 
 
+class Place(NamedTuple):
+    """A part of a left side, the node in its place in the program, the equal node that it matched, and whether its operands are swapped.
+    For a hole, the matched node is the e-class that it is bound to."""
+
+    part: Pattern
+    given: int
+    node: int
+    turned: bool = False
+
+
 class Placed(NamedTuple):
-    """A match in the program: its row (see `Matcher.bind`), the left side with its operands in the matched order, and the nodes of its
+    """A match in the program: its row (see `Matcher.bind`), the places of the parts of the left side in preorder, and the nodes of its
     calls, tuples and projections, root first."""
 
     row: tuple[int, ...]
-    variant: Variant
+    places: tuple[Place, ...]
     nodes: tuple[int, ...]
-
-
-class Place(NamedTuple):
-    """A part of a left side, the node that it matched, and whether its operands are swapped."""
-
-    part: Pattern
-    node: int
-    turned: bool
 
 
 def find_places(
     graph: Graph,
     part: Pattern,
-    cls: int,
-    classes: Mapping[tuple[AnyValue, ...], int],
+    given: int,
+    columns: Mapping[tuple[AnyValue, ...], int],
     payloads: Mapping[int, int],
     members: Mapping[int, Sequence[int]],
 ) -> list[Place] | None:
-    """The positions of the calls, tuples and projections of a part of a left side within an e-class, in preorder; None if it does not
-    match. `classes` are the e-classes that the match bound, by the keys of the parts; `payloads` those of its calls, by identity; `members`
-    lists the nodes of e-classes with several."""
-    cls = graph.find(cls)
-    if classes.get(part.key, cls) != cls:
+    """The places of a part of a left side and of its parts, in preorder; None if it does not match the e-class of a given node. `columns`
+    and `payloads` are those of the match (see `Matcher.bound`); `members` lists the nodes of e-classes with several."""
+    cls = graph.find(given)
+    bound = columns.get(part.key, given)
+    if graph.find(bound) != cls:
         return None
-    if isinstance(part, (PVar, PConst, PLiteral)):
-        return []
+    if isinstance(part, HOLES):
+        return [Place(part, given, bound)]
     head, parts = symbol_of(part), pattern_parts(part)
     turns = (False, True) if head.op is not None and head.op.commutative and len(parts) == 2 else (False,)
     for node in members.get(cls, (cls,)):
@@ -141,7 +146,7 @@ def find_places(
             continue
         for turned in turns:
             operands = graph.operands[node][:: -1 if turned else 1]
-            below = [find_places(graph, *at, classes, payloads, members) for at in zip(parts, operands, strict=True)]
+            below = [find_places(graph, *at, columns, payloads, members) for at in zip(parts, operands, strict=True)]
             if None not in below:
-                return [Place(part, node, turned), *(place for places in below for place in places or ())]
+                return [Place(part, given, node, turned), *(place for places in below for place in places or ())]
     return None

@@ -4,15 +4,14 @@ The runs of a trace record the node of each new expression, and the rule applica
 traces in turn, in the same saturation or in the input program.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from functools import cached_property
 from typing import NamedTuple
 
 from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from passat.ir.traverse import post_order
 from passat.rules.engine.graph import CONST, operands_of
-from passat.rules.engine.trace import Run
-from passat.rules.engine.variant import Placed
+from passat.rules.engine.trace import Application, Run
 from passat.rules.provenance.pass_trace import PassEvent, Proof, counterparts, is_only_rebuilt, only_readers
 
 FOLDED = "computed from constants"
@@ -282,22 +281,8 @@ class Index:
         found: set[int] = set()
         while pending:
             found |= pending
-            matches = [placed for place in pending for placed in self.run.applications[place].matched]
-            pending = self.proof.applications([pair for placed in matches for pair in self._rests_on(placed)]) - found
+            pending = self.proof.applications([pair for place in pending for pair in _rests_on(self.run.applications[place])]) - found
         return found
-
-    def _rests_on(self, placed: Placed) -> Iterator[tuple[int, int]]:
-        """The nodes that are equal at a match: the one in the program, and the one that the left side matched."""
-        graph, variant = self.graph, placed.variant
-        holes, at = dict(zip(variant.classes, placed.row, strict=False)), {0: placed.nodes[0]}
-        yield placed.row[0], placed.nodes[0]
-        for whole, i, part, expected in variant.steps:
-            operand = next(iter(graph.operands[at[whole]][i : i + 1]), -1)
-            found = [node for node in placed.nodes if graph.symbols[node] is expected and graph.find(node) == graph.find(operand)]
-            if operand < 0 or not (found or part in holes or expected is None):
-                return  # only the root of the match was found
-            at[part] = found[0] if found else holes.get(part, operand)
-            yield operand, at[part]
 
     @cached_property
     def _extracted(self) -> dict[int, int]:
@@ -372,7 +357,7 @@ class Index:
                     at[name] = None
                     break
         step = Event(self.run.pass_of(application.rule), application.rule, tuple(at))
-        rests = self.proof.applications([pair for placed in application.matched for pair in self._rests_on(placed)]) - {place}
+        rests = self.proof.applications(_rests_on(application)) - {place}
         keys = [(self.number, node) for node in [*nodes, *(~other for other in sorted(rests))]]
         self._applications[place] = keys, [((self.number, 1 + place), step)], []
         return self._applications[place]
@@ -387,3 +372,8 @@ class Index:
         name = name_of(expr)
         rule = self._eager.get(self._folded(expr), what)
         return (self.number, 0), Event(self.run.pass_of(rule), rule, (name,) if name else ())
+
+
+def _rests_on(application: Application) -> list[tuple[int, int]]:
+    """The nodes that are equal at the matches of an application: the one in the program, and the one that the left side matched."""
+    return [(place.given, place.node) for placed in application.matched for place in placed.places]

@@ -273,8 +273,7 @@ class _Nodes:
 
     def instance(self, matcher: Matcher, row: Sequence[int]) -> int:
         """The instance of a rule's left side for a match."""
-        columns = dict(zip(matcher.class_keys, row, strict=False))
-        payloads = dict(zip(map(id, matcher._calls), row[len(columns) :], strict=True))
+        columns, payloads = matcher.bound(row)
 
         def build(node: Pattern) -> int:
             if isinstance(node, PVar):
