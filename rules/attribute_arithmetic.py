@@ -14,7 +14,7 @@ from passat.ir.attrs import Attrs
 from passat.ir.bounds import at_least
 from passat.ir.shape import Any, Shape, SymDim
 from passat.rules.guards import Reject, Term, computed, guard
-from passat.rules.notation import COMPARISON, NEGATIVE, PART, POWER, PRODUCT, SUM, notation
+from passat.rules.symbolic import COMPARISON, NEGATIVE, PART, POWER, PRODUCT, SUM, notation
 
 
 @guard

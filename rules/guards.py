@@ -22,9 +22,8 @@ from passat.ir.shape import Any, same_dim, same_dims
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.analysis import Analysis, Fact
-from passat.rules.notation import PART, call_text, notation
 from passat.rules.pattern import Computed, RuleError
-from passat.rules.symbolic import Symbolic
+from passat.rules.symbolic import PART, Symbolic, call_text, notation
 
 UNEXPLAINED: Final = "does not hold"
 """The reason of a guard that gives none."""

@@ -18,8 +18,7 @@ from passat.ir.op import REQUIRED, Op, find_op, get_op, list_ops
 from passat.ir.ops.emitting import shortest
 from passat.ir.passat_error import PassatError
 from passat.passmgr.options import convert
-from passat.rules.notation import call_text
-from passat.rules.symbolic import AttributeTerm, OperatorTerm, Symbolic
+from passat.rules.symbolic import AttributeTerm, OperatorTerm, Symbolic, call_text
 
 if TYPE_CHECKING:
     from passat.rules.rule import Rule

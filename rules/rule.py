@@ -537,9 +537,16 @@ class RuleSetMeta(type):
         return len(cls.rules)
 
     def _repr_html_(cls) -> str:
-        from passat.rules.notebook import set_html  # only for notebooks
+        """The rules as an HTML table: names, equations, guards, and what they do to floating-point values."""
+        from passat.ir.markup import folded, table, text  # only for notebooks
 
-        return set_html(cls)
+        rows = [
+            (rule.own_name, repr(rule), ", ".join(map(repr, rule.guards)), rule.kind, f"{rule.math}: {rule.note}".removesuffix(": "))
+            for rule in cls
+        ]
+        said = f"<div>{text(' '.join(cls.__doc__.split()))}</div>" if cls.__doc__ else ""
+        title = f"{cls.__name__}: {len(rows)} rule{'' if len(rows) == 1 else 's'}"
+        return said + folded(title, table(("rule", "equation", "guards", "kind", "math"), rows), opened=True)
 
 
 _TAKEN: Final = frozenset(name for name in (*vars(RuleSetMeta), "rules", "base", "mro") if not name.startswith("__"))

@@ -19,7 +19,6 @@ from passat.rules.engine.report import EngineReport
 from passat.rules.engine.trace import Trace
 from passat.rules.library.folding import TupleProjection
 from passat.rules.multi_pattern import MultiRule
-from passat.rules.pass_options import rank_of, read_opset, written_opset
 from passat.rules.pattern import RuleError
 from passat.rules.regions.regional import REGION_NODES
 from passat.rules.rule import (
@@ -159,6 +158,20 @@ register_option(
     float,
     0.0,
     "Seconds per saturation of exact search for a provably cheapest program (needs OR-tools: passat[exact]).",
+    minimum=0,
+)
+register_option(
+    "rules.opset",
+    int,
+    None,
+    "The ONNX opset of the written model; passes may create its operators. Defaults to the opset of the input model.",
+    minimum=1,
+)
+register_option(
+    "rules.pick",
+    dict[str, int],
+    {},
+    'Rank of the program that passes extract from their e-graphs: {"SimplifyExpr": 1} is the second best of SimplifyExpr, 0 the best.',
     minimum=0,
 )
 register_option("rules.disabled", list[str], [], "Rules (`Arithmetic.involution_twice`) and rule sets (`Arithmetic`) to disable.")
@@ -312,7 +325,7 @@ class RulePass(FunctionPass):
     def _engine(self, mod: IRModule, ctx: PassContext) -> Engine:
         """The engine for a module. Passes may run in several threads at once, each with its own limits."""
         math, disabled = self._math(ctx), tuple(ctx.get_config("rules.disabled"))
-        limits, trace = self._limits(ctx), ctx.get_config("rules.trace")
+        limits, trace, pick = self._limits(ctx), ctx.get_config("rules.trace"), ctx.get_config("rules.pick")
         if (math, disabled) not in self._prepared:
             eager = Eager(rule for rule in self.declared if rule.kind == EAGER and not _left_out(rule, math, disabled))
             self._prepared[math, disabled] = self._stages(math, disabled), self._lowering(math, disabled), eager
@@ -327,7 +340,7 @@ class RulePass(FunctionPass):
             merge=self.merge,
             exact_seconds=ctx.get_config("rules.exact"),
             region_nodes=None if limits.unions is not None or trace is not None else ctx.get_config("rules.region_nodes"),
-            rank=rank_of(ctx, self.picked_by),
+            rank=max(pick.get(name, 0) for name in self.picked_by),
             trace=trace,
         )
 
@@ -405,6 +418,17 @@ def rule_pass(
         rounds=rounds,
         **place,
     )
+
+
+def read_opset(mod: IRModule | None) -> int | None:
+    """The opset of the ONNX model that a module was read from; None for any other module."""
+    return None if mod is None else getattr(mod.attrs.get("onnx"), "version", None)
+
+
+def written_opset(mod: IRModule | None, ctx: PassContext) -> int | None:
+    """The opset of the model to write: `rules.opset`, or that of the ONNX model that was read; None for any other module."""
+    asked: int | None = ctx.get_config("rules.opset")
+    return read_opset(mod) if asked is None else asked
 
 
 def _directions(rule: Rule, disabled: Iterable[str]) -> Directions:

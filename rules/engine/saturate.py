@@ -9,11 +9,10 @@ from typing import Final, NoReturn
 from passat.rules.engine.directions import Directions, Stage, reachable
 from passat.rules.engine.edges import Edges
 from passat.rules.engine.egraph import EngineError
-from passat.rules.engine.foresight import foresee, may_explode
 from passat.rules.engine.graph import TUPLE, Graph, Symbol
 from passat.rules.engine.limits import Backoff, Budget, LimitReached, Limits, Stop, StopReason
 from passat.rules.engine.matching import Matcher
-from passat.rules.engine.mirror import Asked, Mirror
+from passat.rules.engine.mirror import Asked, Mirror, foresee, may_explode
 from passat.rules.engine.report import Round, RuleStatistics, Saturation
 from passat.rules.engine.trace import Application, Steps
 from passat.rules.guards import Reject

@@ -16,7 +16,7 @@ from passat.ir.sealed import is_sealed
 from passat.passmgr import ModulePass, PassContext, PassInfo, register_pass
 from passat.passmgr.passes import convert_functions, is_left_alone
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.pass_options import read_opset
+from passat.rules.rule_pass import read_opset
 from passat.rules.substitution import CallTerm, Environment
 
 

@@ -19,10 +19,10 @@ from passat.render import plain_table
 from passat.rules.holes import OperatorHole
 from passat.rules.library import rule_files, rule_sets
 from passat.rules.multi_pattern import PJoined
-from passat.rules.notation import is_written
 from passat.rules.pattern import Computed, Pattern, PCall, PNumber, subterms
 from passat.rules.rule import KEPT, MIXED, REDUCING, RESOLVED, Rule, RuleSet, RuleSetMeta
 from passat.rules.rule_pass import ALWAYS, RulePass, RunsRules
+from passat.rules.symbolic import is_written
 
 
 class Subject(NamedTuple):

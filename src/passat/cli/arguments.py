@@ -256,7 +256,7 @@ def check_names(plan: "Plan", files: Sequence[Path], printed: Sequence[tuple[str
     from passat.passmgr.inspection.printing import NameFilter
     from passat.passmgr.planning.plan import unknown_pass
     from passat.rulefile import idle_passes
-    from passat.rules.pass_options import check_disabled
+    from passat.rules.planned_rules import check_disabled
 
     steps = list(plan.walk())
     if plan.unknown:

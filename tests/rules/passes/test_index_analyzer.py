@@ -11,7 +11,7 @@ from passat.ir import structural_equal
 from passat.ir.tir.expr import IntImm, PrimExpr, Var
 from passat.ir.tir.functor import substitute
 from passat.ir.tir.ranges import Range
-from passat.rules.modular_sets import Modular
+from passat.rules.passes.index_analyzer import Modular
 from tests.share import share
 
 x, y, z = (te.var(name) for name in "xyz")

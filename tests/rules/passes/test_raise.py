@@ -2,8 +2,8 @@
 
 from passat.ir.module import IRModule
 from passat.passmgr import PassContext
-from passat.rules.pass_options import written_opset
 from passat.rules.passes.target import raise_attention, raise_operators
+from passat.rules.rule_pass import written_opset
 from tests.rules.passes.golden import becomes, program, run, stays
 
 ATTENTION = """

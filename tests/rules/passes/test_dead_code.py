@@ -5,7 +5,7 @@ from passat.ir.expr import Call, Expr, Function, GlobalVar, If, Let, RefCreate, 
 from passat.ir.infer import infer_type
 from passat.ir.text import parse_expr
 from passat.ir.traverse import post_order
-from passat.rules.engine.dead_code import drop_dead_lets
+from passat.rules.passes.simplify import drop_dead_lets
 from tests.rules.building import func, ops, splat, var
 from tests.rules.running import assert_equal_in_value
 
