@@ -90,7 +90,7 @@ class Classes(Protocol):
     def find(self, cls: int) -> int:
         """The canonical e-class of an e-class."""
 
-    def type(self, cls: int) -> Type:
+    def type_of(self, cls: int) -> Type:
         """The type of an e-class."""
 
     def constant(self, cls: int) -> Value | None:
@@ -201,7 +201,7 @@ class Facts(Generic[Fact]):
 
     def _of_class(self, cls: int, nodes: Sequence[ENode]) -> AnyValue:
         classes, known = self._classes, self._known
-        type_, constant = classes.type(cls), classes.constant(cls)
+        type_, constant = classes.type_of(cls), classes.constant(cls)
         if constant is not None:
             return _known(self._analysis, type_, constant)
         facts = [self._of_node(node, type_) for node in nodes if all(part in known for part in node.operands)]
@@ -214,7 +214,7 @@ class Facts(Generic[Fact]):
         facts = [self._known[part] for part in operands]
         found = None
         if node.op is not None:
-            made = Made(node.op, node.attrs, type_, [classes.type(part) for part in operands], operands)
+            made = Made(node.op, node.attrs, type_, [classes.type_of(part) for part in operands], operands)
             try:
                 found = self._analysis.make(made, facts)
             except Exception as error:

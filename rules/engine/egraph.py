@@ -121,7 +121,7 @@ class EGraph:
             f"(rule ((= e ({symbol} a b{p}))) ((any_{symbol} e a b{p}) (any_{symbol} e b a{p})) :ruleset orders)",
             f"(rule ((any_{symbol} e a b{p})) ((delete (any_{symbol} e a b{p}))) :ruleset wipe)",
         )
-        self._define_retiring(symbol, 2, payload)
+        self.declare_retiring(symbol, 2, payload)
         retired = " ".join(
             f"(delete (any_{symbol} {node} (Ref {first}) (Ref {second}){p}))" for first, second in (("a0", "a1"), ("a1", "a0"))
         )
@@ -129,9 +129,6 @@ class EGraph:
 
     def declare_retiring(self, symbol: str, arity: int, payload: bool) -> None:
         """Allows retiring nodes of a declared symbol: nodes loaded under `retire_<symbol>` as `operands [payload]` no longer match."""
-        self._define_retiring(symbol, arity, payload)
-
-    def _define_retiring(self, symbol: str, arity: int, payload: bool) -> None:
         if f"retire_{symbol}" in self._declared:
             return
         self._declared.add(f"retire_{symbol}")
@@ -175,7 +172,11 @@ class EGraph:
     def wipe(self) -> None:
         """Deletes all nodes, and keeps the definitions, which `(push)` and `(pop)` would copy and drop: 25 ms for a model, against 1."""
         self.uses += 1
-        self._guarded("(run wipe 1)", "(run forget 1)")
+        try:
+            self._flush()
+            self._run("(run wipe 1)", "(run forget 1)")
+        except BaseException as error:
+            raise _engine_error(error) from error
 
     def load(self, rows: Mapping[str, Sequence[str]], unions: Iterable[tuple[int, int]] = ()) -> None:
         """Adds nodes and unites e-classes, then restores congruence (rebuild). `rows` has per symbol lines `id operands [payload]`, tab
@@ -200,8 +201,8 @@ class EGraph:
                 file.close()
 
     def step(self, queries: Sequence[int]) -> tuple[list[tuple[int, ...]], dict[int, list[tuple[int, ...]]]]:
-        """Runs some queries once, on the tuples that are new to each. Returns the merges (see `merges`) and the matches of each query. Rows
-        are sorted, so that results are deterministic."""
+        """Runs some queries once, on the tuples that are new to each. Returns the nodes whose e-class got a smaller key since the last
+        call, as (id, key), and the matches of each query. Rows are sorted, so that results are deterministic."""
         forms = dict.fromkeys([self._forms[number] for number in queries])
         tables = list(map(_table, forms))
         matches: dict[int, list[tuple[int, ...]]] = {number: [] for number in queries}
@@ -225,10 +226,6 @@ class EGraph:
             found.sort()
         return moved, matches
 
-    def merges(self) -> list[tuple[int, ...]]:
-        """The nodes whose e-class got a smaller key since the last call, as (id, key)."""
-        return self.step(())[0]
-
     def _rulesets(self, kind: str, names: Iterable[object]) -> list[str]:
         """The command that runs the rulesets `<kind>_<name>` together, once; none without names."""
         wanted = tuple([f"{kind}_{name}" for name in names])
@@ -239,13 +236,6 @@ class EGraph:
             self._define(f"(unstable-combined-ruleset {self._combined[wanted]} {' '.join(wanted)})")
             self._flush()
         return [f"(run {self._combined[wanted]} 1)"]
-
-    def _guarded(self, *texts: str) -> None:
-        try:
-            self._flush()
-            self._run(*texts)
-        except BaseException as error:
-            raise _engine_error(error) from error
 
     def _define(self, *texts: str) -> None:
         """Queues definitions, to run before the next use. They are parsed one by one, since parsing them as one text is many times

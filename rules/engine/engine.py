@@ -149,7 +149,7 @@ class Engine:
             graph = self._graph()
             root = graph.load(function.body)
             if all(isinstance(leaf, (Var, GlobalVar)) for leaf in graph.leaves):
-                return function.with_body(self._optimize(graph, root, function.body, None, report, _fields(function.body)))
+                return function.with_body(self.optimize(graph, root, function.body, report, _fields(function.body)))
             return self._with_regions(function, report)
 
     def _in_regions(self, function: Function, report: EngineReport) -> Function | None:
@@ -200,18 +200,16 @@ class Engine:
             report.failures.append(Skipped("skipped: its lets order stateful calls, or bind a recursive function"))
             return body
         graph = self._graph()
-        return self._optimize(graph, graph.load(body), body, done, report, returned)
+        return self.optimize(graph, graph.load(body), body, report, returned, done)
 
     def _graph(self) -> Graph:
         return Graph(self.eager, self.environment, compare_large=self.merge)
 
-    def optimize(self, graph: Graph, root: int, body: Expr, report: EngineReport) -> Expr:
-        """The optimized body, for a part of a function without branches that was loaded into the graph. Does not price the results of the
-        function separately: otherwise a region with results would be optimized differently from equal regions."""
-        return self._optimize(graph, root, body, None, report, ())
-
-    def _optimize(self, graph: Graph, root: int, body: Expr, done: "_Done | None", report: EngineReport, returned: Sequence[int]) -> Expr:
-        """The optimized body, for a body that was loaded into the graph."""
+    def optimize(
+        self, graph: Graph, root: int, body: Expr, report: EngineReport, returned: Sequence[int] = (), done: "_Done | None" = None
+    ) -> Expr:
+        """The optimized body, for a body that was loaded into the graph. `returned` are the positions of the results of the function, which
+        are priced separately; none for a region, which would be optimized differently from equal regions without results."""
         made = self._saturated(graph, root, body, done, report, returned)
         return self._lowered(graph.anew(), made, report, returned) if self._may_lower(graph) else made
 

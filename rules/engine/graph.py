@@ -75,22 +75,14 @@ def operands_of(expr: Expr) -> tuple[Expr, ...]:
     return (expr.data,) if type(expr) is Match else ()
 
 
-_SYMBOLS: dict[tuple[str, Op | None, int], Symbol] = {}
-_WIDENING: dict[tuple[Op, int], Symbol] = {}
+_SYMBOLS: dict[tuple[str, Op | None, int, bool], Symbol] = {}
 
 
-def symbol(kind: str, op: Op | None, arity: int) -> Symbol:
+def symbol(kind: str, op: Op | None, arity: int, *, widens: bool = False) -> Symbol:
     """The interned symbol of a kind, operator and arity."""
-    found = _SYMBOLS.get((kind, op, arity))
+    found = _SYMBOLS.get((kind, op, arity, widens))
     if found is None:
-        found = _SYMBOLS[kind, op, arity] = Symbol(kind, op, arity)
-    return found
-
-
-def _widening(op: Op, arity: int) -> Symbol:
-    found = _WIDENING.get((op, arity))
-    if found is None:
-        found = _WIDENING[op, arity] = Symbol(CALL, op, arity, widens=True)
+        found = _SYMBOLS[kind, op, arity, widens] = Symbol(kind, op, arity, widens=widens)
     return found
 
 
@@ -223,7 +215,7 @@ class Graph:
             stack.pop()
             if plain and kind is Call and expr.attrs is EMPTY_ATTRS:  # type: ignore[attr-defined]
                 # The fast path for most nodes, without the calls of the general one.
-                head = find_symbol((CALL, expr.op, len(operands)))  # type: ignore[attr-defined]
+                head = find_symbol((CALL, expr.op, len(operands), False))  # type: ignore[attr-defined]
                 type_ = expr._checked_type
                 if head is not None and type_ is not None and not head.op.stateful:  # type: ignore[union-attr]  # a call has an operator
                     node = seen((head, 0, operands), -1)
@@ -288,13 +280,13 @@ class Graph:
     def _shape_of(self, expr: Expr, arity: int) -> tuple[Symbol, int]:
         if type(expr) is Call:
             op: Op = expr.op  # type: ignore[assignment]  # only calls of operators are nodes
-            call = _SYMBOLS.get((CALL, op, arity)) or symbol(CALL, op, arity)
-            attrs = expr.attrs
+            attrs, widens = expr.attrs, False
             if attrs.get("out_dtype") and op.defaults.get("out_dtype") == "":
                 if _dtype(expr) == _dtype(expr.args[0]):
                     attrs = Attrs(attrs, out_dtype="")
                 else:
-                    call = _widening(op, arity)
+                    widens = True
+            call = symbol(CALL, op, arity, widens=widens)
             if op.stateful:
                 # Each stateful call is unique: its own payload keeps congruence from merging it with an equal one.
                 self.stateful.append(expr)
@@ -495,10 +487,6 @@ class Graph:
     def constant_of(self, node: int) -> Value | None:
         """The constant value of a node's e-class, or None."""
         return self.constants.get(self.find(node))
-
-    def type(self, cls: int) -> Type:
-        """The type of an e-class."""
-        return self.types[cls]
 
     def constant(self, cls: int) -> Value | None:
         """The constant value of an e-class, or None."""

@@ -56,6 +56,8 @@ class Matcher:
         self.name = rule.name
         self.root = symbol_of(rule.lhs)
         self.symbols = frozenset([symbol_of(node) for node in subterms(rule.lhs) if not isinstance(node, PVar)])
+        self._known_slots: dict[int, tuple[Pattern, int]] = {}
+        self._known_columns: dict[int, tuple[Guard | Computed, Sequence[tuple[int, AnyValue]]]] = {}
 
     @cached_property
     def makes(self) -> frozenset[Symbol]:
@@ -105,10 +107,6 @@ class Matcher:
     def _slots(self) -> dict[tuple[AnyValue, ...], int]:
         return {key: i for i, key in enumerate(self.class_keys)}
 
-    @cached_property
-    def _known_slots(self) -> dict[int, tuple[Pattern, int]]:
-        return {}
-
     def slot(self, pattern: Pattern) -> int:
         """The column of the e-class bound to a part of the left side; -1 for any other pattern. Remembered by the identity of patterns,
         which are kept, since their keys are nested tuples and hashed anew each time."""
@@ -116,10 +114,6 @@ class Matcher:
         if known is None:
             known = self._known_slots[id(pattern)] = (pattern, self._slots.get(pattern.key, -1))
         return known[1]
-
-    @cached_property
-    def _known_columns(self) -> dict[int, tuple[Guard | Computed, Sequence[tuple[int, AnyValue]]]]:
-        return {}
 
     def columns(self, call: Guard | Computed) -> Sequence[tuple[int, AnyValue]]:
         """The arguments of a guard or computed attribute, each with its column, which is -1 if it is not a bound part of the left side.

@@ -97,15 +97,11 @@ class Mirror:
                 self._egraph.declare_retiring(symbol.name, symbol.arity, symbol.has_payload)
         self._egraph.load({"bare": bare, **rows, **retired}, unions)
 
-    def step(self, asked: Sequence[int]) -> tuple[list[tuple[int, ...]], dict[int, list[tuple[int, ...]]]]:
+    def step(self, asked: Sequence[int] = ()) -> tuple[list[tuple[int, ...]], dict[int, list[tuple[int, ...]]]]:
         """The merges, and the new matches of some queries that can match."""
         known = list(map(self._known_as, asked))
         moved, found = self._egraph.step(known)
         return moved, {number: found[mine] for number, mine in zip(asked, known, strict=True)}
-
-    def merges(self) -> list[tuple[int, ...]]:
-        """The merges that resulted from unions."""
-        return self._egraph.merges()
 
 
 LARGE: Final = 16

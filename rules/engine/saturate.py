@@ -228,7 +228,7 @@ class Saturator:
             self._load(unions)
             learned = set()
             if may_explode(self.graph, self.initial):
-                learned = self._follow(self._mirror.merges())
+                learned = self._follow(self._mirror.step()[0])
                 if foresee(self.graph, self._queries, self._mirror.asked(self._active), self._limits.matches):
                     raise LimitReached(StopReason.MATCHES, f"the next iteration would find more than {self._limits.matches}")
             tables, learned = self._match(learned)
@@ -244,7 +244,7 @@ class Saturator:
             if not unions:
                 return
         self._load(unions)
-        self._follow(self._mirror.merges())
+        self._follow(self._mirror.step()[0])
         if done >= self._limits.rounds:
             self.result.stopped = Stop(StopReason.ROUNDS, f"more than {self._limits.rounds}")
 
@@ -291,7 +291,7 @@ class Saturator:
         if not self._mirror.begun:
             self._begin(unions)
         self._load(unions)
-        self._follow(self._mirror.merges())
+        self._follow(self._mirror.step()[0])
         raise limit
 
     # ---- Python's side

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Final, NamedTuple
 
 from passat.ir.passat_error import PassatError
-from passat.rules.extraction.improve import trees_from_leaves
+from passat.rules.extraction.improve import Solution, trees_from_leaves
 from passat.rules.extraction.space import LESS, Space
 
 _MOST_SECONDS: Final = 1e8
@@ -65,19 +65,6 @@ class Program:
         on = self.biases[bias].on
         return [node for cls in self.nodes for node in self.users.get((cls, on), ()) if node != bias]
 
-    def needed(self, choice: Mapping[int, int]) -> dict[int, int]:
-        """The part of a choice that the roots need, operands first."""
-        ordered: dict[int, int] = {}
-        stack = [(root, False) for root in sorted(self.roots)]
-        while stack:
-            cls, done = stack.pop()
-            if done:
-                ordered.setdefault(cls, choice[cls])
-            elif cls not in ordered:
-                stack.append((cls, True))
-                stack.extend((part, False) for part in self.space.children[choice[cls]] if part not in ordered)
-        return ordered
-
 
 def is_available() -> bool:
     """True if OR-tools is installed."""
@@ -101,7 +88,9 @@ def solve_exactly(space: Space, roots: Sequence[int], known: Mapping[int, int], 
         return Exact(best, bound, False)
     found = solve_by_mip(program, known, left, seed)
     if found.choice is not None:
-        choice = program.needed(found.choice)
+        solution = Solution.of_choice(space, found.choice, roots)
+        assert solution is not None, "the solver's choices have no cycles"
+        choice = solution.in_order()
         if program.cost(choice) < cost * LESS:
             best, cost = choice, program.cost(choice)
     return Exact(best, min(found.bound, cost), found.proven or found.bound >= cost * LESS)

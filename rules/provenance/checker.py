@@ -353,8 +353,6 @@ class Checker:
         """The canonical class of a class."""
         return self.closure.find(cls)
 
-    type = type_of
-
     def constant(self, cls: int) -> Value | None:
         """The value of a constant class."""
         best = self.closure.best(cls)

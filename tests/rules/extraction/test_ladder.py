@@ -137,7 +137,9 @@ def test_the_solver_alone_is_right(egraph: tuple[Nodes, Biases, list[int]]) -> N
     program = Program(space, roots)
     found = solve_by_mip(program, known, 10, 0)
     assert found.choice is not None
-    choice = program.needed(found.choice)
+    solution = Solution.of_choice(space, found.choice, roots)
+    assert solution is not None
+    choice = solution.in_order()
     assert reached(space, choice, roots) == choice
     assert cost_of(space, choice, roots) == pytest.approx(best, rel=1e-5, abs=1e-5)
 
