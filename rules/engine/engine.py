@@ -35,39 +35,6 @@ from passat.rules.rule import without_operators
 from passat.rules.substitution import Environment
 
 
-class Lowered(NamedTuple):
-    """The result of lowering: the saturation, the search space, the choice (None if nothing was lowered), the number of lowered calls; if
-    there is no program without them, the reason, and the rules to leave out."""
-
-    saturator: Saturator
-    space: Space | None
-    choice: dict[int, int] | None
-    calls: int
-    problem: str = ""
-    without: Sequence[str] = ()
-
-
-def lower(graph: Graph, root: int, rules: Sequence[Directions], limits: Limits, model: CostModel, results: Sequence[int] = ()) -> Lowered:
-    """Extracts a program for a root that contains no calls that the rules match, even if rules create such calls. `results` are nodes whose
-    values the program returns."""
-    saturator = Saturator(graph, [Stage(tuple(rules))], limits, steps=Steps())
-    saturator.run()
-    if endless := _endless(saturator):
-        said = "what it makes matches it again" if len(endless) == 1 else "what they make matches them again"
-        problem = f"not lowered by {' and '.join(endless)}: {said}, until saturation {saturator.result.stopped}"
-        return Lowered(saturator, None, None, 0, problem, endless)
-    gone = _matched(saturator)
-    if not gone:
-        return Lowered(saturator, None, None, 0)
-    space, every = Space.of_graph(graph, saturator.members, model, results), set[int]().union(*gone.values())
-    choice = _without(space, every, graph.find(root))
-    if choice is None:
-        circular = _circular(space, gone, graph.find(root))
-        problem = f"not lowered by {' and '.join(circular)}: the results depend on the calls that are replaced"
-        return Lowered(saturator, space, None, 0, problem, circular)
-    return Lowered(saturator, space, choice, len(every))
-
-
 def _without(space: Space, gone: set[int], root: int) -> dict[int, int] | None:
     """The extracted program without some nodes; None if there is none."""
     try:
@@ -270,25 +237,36 @@ class Engine:
         return rebuild(graph, extraction.choice, root, regions, shared, saturator.provenance)
 
     def _lowered(self, graph: Graph, body: Expr, report: EngineReport, returned: Sequence[int]) -> Expr:
-        """The body after the lowering rules; `graph` is empty."""
+        """The body after the lowering rules: without calls that they match, even if rules create such calls. Rules for which there is no
+        such program are left out. `graph` is empty."""
         root = graph.load(body)
         symbols = set(graph.symbols)
         if not any(rule.within(symbols) for rule in self.lowering):
             return body
-        done = lower(graph, root, self.lowering, self._limits(report), self.model, _results(graph, root, returned))
-        if done.without:
-            report.failures.append(done.problem)
-            if self.trace is not None:
-                self.trace.note(done.saturator, root, body, body, done.space, None)
-            rest = [rule for rule in self.lowering if rule.rule.name not in done.without]
+        saturator = Saturator(graph, [Stage(tuple(self.lowering))], self._limits(report), steps=Steps())
+        saturator.run()
+        made, space, choice, problem = body, None, None, ""
+        if without := _endless(saturator):
+            said = "what it makes matches it again" if len(without) == 1 else "what they make matches them again"
+            problem = f"{said}, until saturation {saturator.result.stopped}"
+        elif gone := _matched(saturator):
+            every, top = set[int]().union(*gone.values()), graph.find(root)
+            space = Space.of_graph(graph, saturator.members, self.model, _results(graph, root, returned))
+            choice = _without(space, every, top)
+            if choice is None:
+                without, problem = _circular(space, gone, top), "the results depend on the calls that are replaced"
+            else:
+                made = rebuild(graph, choice, root, None, None, saturator.provenance)
+                report.lowered += len(every)
+        if self.trace is not None:
+            self.trace.note(saturator, root, body, made, space, choice)
+        if without:
+            report.failures.append(f"not lowered by {' and '.join(without)}: {problem}")
+            rest = [rule for rule in self.lowering if rule.rule.name not in without]
             return replace(self, lowering=rest)._lowered(graph.anew(), body, report, returned)
-        report.add_saturation(done.saturator.result)
+        report.add_saturation(saturator.result)
         report.eager += graph.applied
         report.add_rules(graph.statistics)
-        report.lowered += done.calls
-        made = body if done.choice is None else rebuild(graph, done.choice, root, None, None, done.saturator.provenance)
-        if self.trace is not None:
-            self.trace.note(done.saturator, root, body, made, done.space, done.choice)
         return made
 
     def _lost(self, graph: Graph, choice: Mapping[int, int]) -> Call | None:
