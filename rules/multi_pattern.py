@@ -11,7 +11,7 @@ from typing import Any as AnyValue
 
 from passat.rules.guards import Guard
 from passat.rules.pattern import CaseValue, Pattern, PCall, PCase, PConst, PVar, RuleError, subterms, tensor_holes
-from passat.rules.rule import EAGER, EXACT, JOINING, LOWERING, MULTI_PATTERN, Rule
+from passat.rules.rule import EXACT, MULTI_PATTERN, Rule
 
 if TYPE_CHECKING:
     from passat.rules.expansion import Choice
@@ -128,17 +128,10 @@ class MultiRule(Rule):
         super()._check_sides()
 
     def _but(self, **changes: AnyValue) -> "Rule":
-        kept = {"guards": self.guards, **self._said()}
-        given = {**kept, **changes}
-        for name in ("back", "kind", "matches"):
-            given.pop(name, None)
+        if "kind" in changes:
+            raise RuleError(f"rule [{self!r}]: a multi-pattern rule cannot be {changes['kind']}")
+        given = {"guards": self.guards, **self._said(), **changes}
         return MultiRule(self.left, self.right, given.pop("guards"), **given)
-
-    def of_kind(self, kind: str) -> "MultiRule":
-        """The rule itself, for its own kind. Raises RuleError for other kinds."""
-        if kind != MULTI_PATTERN:
-            raise RuleError(f"rule [{self!r}]: a multi-pattern rule cannot be {kind}")
-        return self
 
     def branches(self, at_least: int) -> "MultiRule":
         """The rule for groups of at least this many calls."""
@@ -164,18 +157,6 @@ class MultiRule(Rule):
     def exploring(self) -> "Rule":
         """The rule itself: merged calls are an alternative."""
         return self
-
-    def joining(self) -> "Rule":
-        """Raises RuleError: merged calls do not exist before."""
-        return self.of_kind(JOINING)
-
-    def eager(self) -> "Rule":
-        """Raises RuleError: the calls are merged together, not one by one."""
-        return self.of_kind(EAGER)
-
-    def lowering(self) -> "Rule":
-        """Raises RuleError: merged calls are an alternative, not a decomposition."""
-        return self.of_kind(LOWERING)
 
     def budget(self, matches: int) -> "Rule":
         """Raises RuleError: a multi-pattern rule is applied once."""

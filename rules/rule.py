@@ -235,9 +235,11 @@ class Rule:
         """The rule converted to a kind given by name, as `exploring` and similar methods do. Raises RuleError if it cannot be of that
         kind."""
         makers = {EXPLORING: Rule.exploring, JOINING: Rule.joining, LOWERING: Rule.lowering, EAGER: Rule.eager, REDUCING: Rule._reducing}
+        if self.kind == kind:
+            return self
         if kind not in makers:
             raise RuleError(f"rule [{self!r}]: the kinds of rules are {', '.join(sorted(makers))}, not {kind!r}")
-        return self if self.kind == kind else makers[kind](self)
+        return makers[kind](self)
 
     def _reducing(self) -> "Rule":
         if self.back:
@@ -345,18 +347,9 @@ class Rule:
         if not self.back:
             return [self]
         there = self._but(back=False)
-        back = Rule(
-            self.rhs,
-            self.lhs,
-            self.guards,
-            math=self.math,
-            note=self.note,
-            nonfinite=self.nonfinite,
-            kind=EXPLORING,
-            matches=self.matches,
-            name=self.name and f"{self.name}.back",
-            source=self.source,
-        )
+        back = there._but(lhs=self.rhs, rhs=self.lhs, name=self.name and f"{self.name}.back")
+        if not self.trusted:
+            back.check()
         return [there, back]
 
     def in_full(self) -> str:
