@@ -140,17 +140,8 @@ class _Branch:
     @cached_property
     def _needed(self) -> frozenset[Op]:
         """The operators that the left side has in these cases."""
-        found = []
-        stack = [self.rule.lhs]
-        while stack:
-            term = stack.pop()
-            if isinstance(term, PCase):
-                stack += [value for name, value in term.values.items() if self.cases.get(cast(CaseHole, term.hole).name) == name]
-                continue
-            if isinstance(term, PCall) and isinstance(term.op, Op):
-                found.append(term.op)
-            stack += [part for part in pattern_parts(term) if not loose(part)]  # others are repeated for each operand, maybe for none
-        return frozenset(found)
+        terms = fixed_terms(self.rule.lhs, self.cases)
+        return frozenset([term.op for term in terms if isinstance(term, PCall) and isinstance(term.op, Op)])
 
     @cached_property
     def _branches(self) -> "list[_Branch]":
@@ -297,6 +288,18 @@ def _in_case(value: CaseCondition, choice: Choice) -> list[Guard]:
     if value.hole.name in choice.cases:
         return plain if choice.cases[value.hole.name] in value.names else []
     return [CaseCondition(value.hole, value.names, one) for one in plain]
+
+
+def fixed_terms(left: Pattern, cases: Mapping[str, str] = {}) -> Iterator[Pattern]:
+    """The terms that a left side has for all further choices, in the cases that are chosen."""
+    stack = [left]
+    while stack:
+        term = stack.pop()
+        if isinstance(term, PCase):
+            stack += [value for name, value in term.values.items() if cases.get(cast(CaseHole, term.hole).name) == name]
+        else:
+            yield term
+            stack += [part for part in pattern_parts(term) if not loose(part)]  # others are repeated for each operand, maybe for none
 
 
 def loose(value: AnyValue) -> set[str]:

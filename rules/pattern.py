@@ -4,7 +4,7 @@
 `left >> right` makes a rule.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import EllipsisType
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 from typing import Any as AnyValue
@@ -576,57 +576,47 @@ def named_patterns(rule: "Rule") -> Iterator[Pattern]:
         yield from patterns_in(value)
 
 
-def attr_holes(pattern: Pattern) -> frozenset[str]:
-    """Names of the attribute holes in a pattern, including those inside computed attributes."""
-    return _holes(pattern)[1]
-
-
-def holes_of(value: AnyValue) -> frozenset[str]:
-    """Names of the attribute holes in an attribute's value or an argument of a guard."""
-    if isinstance(value, Pattern):
-        return attr_holes(value)
-    if isinstance(value, AttrHole):
-        return frozenset((value.name,))
-    parts = arguments_of(value)
-    return _NONE.union(*map(holes_of, parts)) if parts else _NONE
-
-
 def tensor_holes(value: AnyValue) -> frozenset[str]:
-    """Names of the holes for expressions and constants in a pattern, a computed attribute or an argument."""
-    if isinstance(value, Pattern):
-        return _holes(value)[0]
-    parts = arguments_of(value)
-    return _NONE.union(*map(tensor_holes, parts)) if parts else _NONE
+    """Names of the holes for expressions and constants in a pattern, an attribute's value or an argument of a guard."""
+    return _holes_in(value)[0]
+
+
+def attr_holes(value: AnyValue) -> frozenset[str]:
+    """Names of the attribute holes in such a value, including those inside computed attributes."""
+    return _holes_in(value)[1]
 
 
 def operator_names(value: AnyValue) -> frozenset[str]:
-    """Names of the holes for operators in a pattern, a computed attribute or an argument."""
-    if isinstance(value, Pattern):
-        return _holes(value)[2]
-    if isinstance(value, OperatorTerm):
-        return frozenset((value.name,))
-    parts = arguments_of(value)
-    return _NONE.union(*map(operator_names, parts)) if parts else _NONE
-
-
-_NONE: Final[frozenset[str]] = frozenset()
+    """Names of the holes for operators in such a value."""
+    return _holes_in(value)[2]
 
 
 def hole_names(value: AnyValue) -> frozenset[str]:
-    """Names of the holes that are filled before a rule runs: for operators, cases and numbers of operands."""
-    if isinstance(value, Pattern):
-        return _holes(value)[3]
-    own = frozenset((repr(value.hole),)) if isinstance(value, CaseValue) else operator_names(value)
-    parts = arguments_of(value)
-    return own.union(*map(hole_names, parts)) if parts else own
+    """Names of the holes in such a value that are filled before a rule runs: for operators, cases and numbers of operands."""
+    return _holes_in(value)[3]
 
 
+_NONE: Final[frozenset[str]] = frozenset()
 _HoleNames = tuple[frozenset[str], frozenset[str], frozenset[str], frozenset[str]]
 
 
+def _holes_in(value: AnyValue) -> _HoleNames:
+    """The names of the holes for tensors, attributes and operators, and of all holes filled before a rule runs."""
+    if isinstance(value, Pattern):
+        return _holes(value)
+    attribute = frozenset((value.name,)) if isinstance(value, AttrHole) else _NONE
+    operator = frozenset((value.name,)) if isinstance(value, OperatorTerm) else _NONE
+    filled = frozenset((repr(value.hole),)) if isinstance(value, CaseValue) else operator
+    return _united([(_NONE, attribute, operator, filled), *map(_holes_in, arguments_of(value))])
+
+
+def _united(found: Iterable[_HoleNames]) -> _HoleNames:
+    tensors, attributes, operators, filled = zip(*found, strict=True)
+    return _NONE.union(*tensors), _NONE.union(*attributes), _NONE.union(*operators), _NONE.union(*filled)
+
+
 def _holes(pattern: Pattern) -> _HoleNames:
-    """The names of the holes for tensors, attributes and operators, and of all holes filled before a rule runs. Cached, since patterns are
-    immutable."""
+    """The names of the holes in a pattern. Cached, since patterns are immutable."""
     if pattern.holes is not None:
         return pattern.holes
     pending = [pattern]
@@ -642,19 +632,15 @@ def _holes(pattern: Pattern) -> _HoleNames:
             pending += [part for part in pattern_parts(node) if part.holes is None]
             continue
         pending.pop()
-        own = (node.op.name,) if isinstance(node, PCall) and not isinstance(node.op, Op) else ()  # a hole for an operator
+        own = frozenset((node.op.name,)) if isinstance(node, PCall) and not isinstance(node.op, Op) else _NONE  # a hole for an operator
         values = list(node.attrs.values()) if isinstance(node, PCall) else [node.value] if isinstance(node, PNumber) else []
         values += [node.case] if isinstance(node, PGet) and node.case is not None else []
         values = [value for value in values if isinstance(value, (Symbolic, tuple, list))]  # most attributes are plain
-        if isinstance(node, PGet):
-            filled = (node.behind.name,) if node.behind is not None else ()
-        else:
-            filled = (repr(node.hole),) if isinstance(node, PCase) else ()
-        node.holes = (
-            _NONE.union(*[part[0] for part in parts], *map(tensor_holes, values)),
-            _NONE.union(*[part[1] for part in parts], *map(holes_of, values)),
-            _NONE.union(*[part[2] for part in parts], *map(operator_names, values), own),
-            _NONE.union(*[part[3] for part in parts], *map(hole_names, values), own, filled),
-        )
+        filled = own
+        if isinstance(node, PCase):
+            filled = frozenset((repr(node.hole),))
+        elif isinstance(node, PGet) and node.behind is not None:
+            filled = frozenset((node.behind.name,))
+        node.holes = _united([(_NONE, _NONE, own, filled), *parts, *map(_holes_in, values)])
     assert pattern.holes is not None
     return pattern.holes

@@ -23,7 +23,6 @@ from passat.rules.pattern import (
     PVar,
     RuleError,
     attr_holes,
-    holes_of,
     is_undeclared,
     operator_names,
     pattern_parts,
@@ -163,7 +162,7 @@ class Rule:
         bound, bound_attrs, bound_operators = tensor_holes(self.lhs), attr_holes(self.lhs), operator_names(self.lhs)
         for part in parts:
             value = part.args if isinstance(part, Guard) else part
-            tensors, attributes, operators = tensor_holes(value), holes_of(value), operator_names(value)
+            tensors, attributes, operators = tensor_holes(value), attr_holes(value), operator_names(value)
             if not (tensors <= bound and attributes <= bound_attrs and operators <= bound_operators):
                 what = f"the guard {part!r}" if isinstance(part, Guard) else "the right side"
                 names = [

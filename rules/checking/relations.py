@@ -30,7 +30,6 @@ from passat.rules.pattern import (
     PTuple,
     PVar,
     attr_holes,
-    holes_of,
     subterms,
 )
 from passat.rules.rule import LIBERTIES, REDUCING, Rule
@@ -210,7 +209,7 @@ class _Open:
 
 
 def _needed(rule: Rule) -> frozenset[str]:
-    return attr_holes(rule.rhs).union(*(holes_of(guard.args) for guard in rule.guards))
+    return attr_holes(rule.rhs).union(*(attr_holes(guard.args) for guard in rule.guards))
 
 
 _Solution = Mapping[str, AnyValue]

@@ -12,10 +12,10 @@ from passat.rules.engine.graph import Symbol
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.variant import symbol_of
-from passat.rules.expansion import Expansion, loose
+from passat.rules.expansion import Expansion, fixed_terms, loose
 from passat.rules.holes import OperatorHole
 from passat.rules.multi_pattern import MultiRule
-from passat.rules.pattern import Pattern, PCall, PCase, PTuple, PVar, pattern_parts, subterms
+from passat.rules.pattern import Pattern, PCall, PTuple, PVar, subterms
 from passat.rules.rule import EAGER, Rule
 
 _COMPILING: Final = threading.Lock()
@@ -75,15 +75,9 @@ def operators_of(symbols: Iterable[Symbol]) -> frozenset[Op]:
 
 def _fixed(left: Pattern) -> Iterator[Symbol]:
     """The symbols of a left side that depend on no choice."""
-    stack = [left]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, PCase):
-            continue
-        fixed = [part for part in pattern_parts(node) if not loose(part)]  # others are repeated for each operand, maybe for none
-        stack += fixed
+    for node in fixed_terms(left):
         op: object = node.op if isinstance(node, PCall) else None
-        any_length = isinstance(node, PTuple) and len(fixed) < len(node.fields)
+        any_length = isinstance(node, PTuple) and any(map(loose, node.fields))
         if not (isinstance(node, PVar) or isinstance(op, OperatorHole) or any_length):
             yield symbol_of(node)
 

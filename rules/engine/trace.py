@@ -1,15 +1,15 @@
 """Traces of saturations: the events that explanations, certificates, why-not and reports read."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from passat.ir.expr import Expr
+from passat.rules.engine.graph import Graph, operands_of
 from passat.rules.rule import equation_of
 
 if TYPE_CHECKING:
     from passat.rules.engine.directions import Stage
-    from passat.rules.engine.graph import Graph
     from passat.rules.engine.grouping import Grouper
     from passat.rules.engine.matching import Matcher
     from passat.rules.engine.report import Saturation
@@ -51,7 +51,7 @@ class Run(NamedTuple):
     function: str
     body: Expr
     result: Expr
-    graph: "Graph"
+    graph: Graph
     root: int
     initial: int
     stages: "Sequence[Stage]"
@@ -68,6 +68,22 @@ class Run(NamedTuple):
     def pass_of(self, rule: str) -> str:
         """The pass that a rule belongs to, among those that share the e-graph; the stage if several passes have it."""
         return self.owners.get(equation_of(rule), self.pass_name)
+
+    def extracted(self) -> Iterator[tuple[Expr, int]]:
+        """The expressions of a result that was extracted, each with its e-class."""
+        graph, choice = self.graph, self.choice or {}
+        stack, seen = [(self.result, graph.find(self.root))], set[int]()
+        while stack:
+            expr, cls = stack.pop()
+            if id(expr) in seen:
+                continue
+            seen.add(id(expr))
+            yield expr, cls
+            node, parts = choice.get(cls), operands_of(expr)
+            if id(expr) in graph.ids:
+                stack += [(part, graph.find(graph.ids[id(part)])) for part in parts if id(part) in graph.ids]
+            elif node is not None and len(parts) == len(graph.operands[node]):
+                stack += [(part, graph.find(operand)) for part, operand in zip(parts, graph.operands[node], strict=True)]
 
 
 class Trace:

@@ -31,7 +31,7 @@ from passat.rules.pattern import (
     PTuple,
     PVar,
     RuleError,
-    holes_of,
+    attr_holes,
     pattern_parts,
     tensor_holes,
 )
@@ -124,7 +124,7 @@ def check_pattern(pattern: object, guards: Sequence[Guard]) -> Pattern:
     for guard in guards:
         if not isinstance(guard, Guard):
             raise TypeError(f"{guard!r} is not a guard (passat.rules.guards)")
-        unbound = (tensor_holes(guard.args) - tensor_holes(pattern)) | (holes_of(guard.args) - holes_of(pattern))
+        unbound = (tensor_holes(guard.args) - tensor_holes(pattern)) | (attr_holes(guard.args) - attr_holes(pattern))
         if unbound:
             raise RuleError(f"the guard {guard!r} uses {sorted(unbound)[0]!r}, which the pattern does not bind")
     return pattern

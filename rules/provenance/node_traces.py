@@ -134,19 +134,10 @@ class NodeTraces:
             return
         graph = run.graph
         self._bodies.setdefault(id(run.result), (run.body, number))
-        stack: list[tuple[Expr, int]] = [(run.result, graph.find(run.root))]
-        seen: set[int] = set()
-        while stack:
-            expr, cls = stack.pop()
-            if id(expr) in seen:
-                continue
-            seen.add(id(expr))
+        for expr, cls in run.extracted():
             node = run.choice.get(cls)
-            parts = operands_of(expr)
-            if node is None or id(expr) in graph.ids or len(parts) != len(graph.operands[node]):
-                continue
-            self._made.setdefault(id(expr), (expr, number, node))
-            stack += [(part, graph.find(operand)) for part, operand in zip(parts, graph.operands[node], strict=True)]
+            if node is not None and id(expr) not in graph.ids and len(operands_of(expr)) == len(graph.operands[node]):
+                self._made.setdefault(id(expr), (expr, number, node))
 
     def _compare(self, each: PassEvent) -> None:
         """Records the expressions that a pass created without rules, and those that it only rebuilt as a consequence."""

@@ -99,7 +99,9 @@ class _Saturation:
             return
         assert one.expr is not None
         if self._results is None:
-            self._results = self._extracted()
+            self._results = {}
+            for expr, cls in run.extracted():
+                self._results.setdefault(cls, expr)
         node = run.graph.ids[id(one.expr)]
         new = self._results.get(run.graph.find(node))
         if new is one.expr:
@@ -114,24 +116,6 @@ class _Saturation:
         else:
             one.events.update(dict.fromkeys(self._index.becoming(node, one.expr)))
         one.expr = new
-
-    def _extracted(self) -> dict[int, Expr]:
-        """The expression of each extracted e-class."""
-        run, graph = self._run, self._run.graph
-        assert run.choice is not None
-        found: dict[int, Expr] = {}
-        stack: list[tuple[Expr, int]] = [(run.result, graph.find(run.root))]
-        while stack:
-            expr, cls = stack.pop()
-            if cls in found:
-                continue
-            found[cls] = expr
-            node, parts = run.choice.get(cls), operands_of(expr)
-            if id(expr) in graph.ids:
-                stack += [(part, graph.find(graph.ids[id(part)])) for part in parts if id(part) in graph.ids]
-            elif node is not None and len(parts) == len(graph.operands[node]):
-                stack += [(part, graph.find(operand)) for part, operand in zip(parts, graph.operands[node], strict=True)]
-        return found
 
     def _readers(self, expr: Expr) -> list[Event]:
         """The events that replaced the readers of an expression, so that nothing reads it."""

@@ -21,7 +21,7 @@ _NAMES: Final = 4
 
 
 class Kind(enum.StrEnum):
-    """The kind of a finding."""
+    """The kind of a finding, in the order of answers."""
 
     TAKEN = "taken"
     """It fired, and its result was extracted."""
@@ -31,12 +31,12 @@ class Kind(enum.StrEnum):
     """It fired, but the engine skipped the function."""
     REJECTED = "rejected"
     """It matched and was rejected; or an eager rule does not stand for the operator, or for one of its operands."""
-    NOTHING_NEW = "nothing new"
-    """It matched where its right side already existed."""
     CUT = "cut"
     """It matches, but a limit was reached first."""
     RETIRED = "retired"
     """It matches a part that another rule had already rewritten."""
+    NOTHING_NEW = "nothing new"
+    """It matched where its right side already existed."""
     NOT_RUN = "not run"
     """No pass ran it."""
     ABSENT = "absent"

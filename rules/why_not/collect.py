@@ -16,11 +16,6 @@ from passat.rules.why_not.answer import Finding, Kind, bare, listed, near_miss, 
 from passat.rules.why_not.view import View
 from passat.rules.why_not.watch import Priced, Ran, RunTrace, extra_costs, views_of_module
 
-ORDER: Final = (
-    *(Kind.TAKEN, Kind.COSTLIER, Kind.LEFT, Kind.REJECTED, Kind.CUT, Kind.RETIRED, Kind.NOTHING_NEW),
-    *(Kind.NOT_RUN, Kind.ABSENT, Kind.UNTYPED, Kind.NEAR, Kind.NOTHING),
-)
-"""The order of findings."""
 _KEPT: Final = 50
 """Number of near misses kept per saturation beyond those requested, since several may be at one node."""
 
@@ -253,7 +248,7 @@ class Collector:
             found += [each._replace(passes=tuple(self._passes(each.passes))) for each in self._apart.values()]
         if not found:
             found = self._nearest()
-        return sorted(found, key=lambda finding: ORDER.index(finding.kind))
+        return sorted(found, key=lambda finding: list(Kind).index(finding.kind))
 
     def _passes(self, labels: Container[str]) -> list[str]:
         """The passes with findings; for a pass that ran several times, only the runs with findings, unless all have some."""

@@ -1,7 +1,7 @@
 """Events before the saturation that would run a rule: how earlier passes changed potential matches. Also eager rules, which are tried on
 each node when it is added, and reject it there."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from passat.ir.known import known_value
@@ -25,54 +25,40 @@ from passat.rules.why_not.watch import Ran, RunTrace, views_of_module
 
 def matched_before(matcher: Matcher, module: IRModule, before: Sequence[Ran], first: str, node: str | None) -> list[Finding]:
     """Positions in the input model where a rule would have matched, and the rules of passes before the `first` that rewrote them."""
-    found: dict[str, list[str]] = {}
-    for views in views_of_module(module).values() if before else ():
-        for view in views:
-            for one in Aligner(matcher, view).nearest():
-                if one.failures or not _agrees(matcher, view, one) or not (node is None or view.is_any(one.nodes, node)):
-                    continue
-                by = rewriters(before, {name for part in one.nodes if (name := view.name(part))})
-                found.setdefault(by or _folder(before), []).append(view.place(one.root))
-    return [
-        Finding(
-            Kind.RETIRED,
-            f"it would match the input model at {listed(places)}, but {by} rewrote it before {first} ran",
-            bare(places),
-            (first,),
-            len(places),
-        )
-        for by, places in found.items()
-    ]
+    if not before:
+        return []
+    found = _rewritten(matcher, module, node, lambda names: rewriters(before, names) or _folder(before))
+    return _retired(found, first, "it would match the input model at {places}, but {by} rewrote it before {first} ran")
 
 
 def replaced(matcher: Matcher, first: Ran, node: str | None) -> list[Finding]:
     """Positions in the input of a pass where a rule would have matched, and the eager rules that replaced them, or parts of them, when they
     were added."""
+    decisions = [decision for run_trace in first.runs for decision in run_trace.run.graph.decisions if not decision.rejection]
+
+    def eager(names: set[str]) -> str:
+        return listed([decision.rule for decision in decisions if not names.isdisjoint(names_of(decision.place))])
+
+    found = _rewritten(matcher, first.before, node, eager)
+    return _retired(found, first.name, "it would match at {places} (in {first}), but {by}, which is eager, came first")
+
+
+def _rewritten(matcher: Matcher, module: IRModule, node: str | None, by: Callable[[set[str]], str]) -> dict[str, list[str]]:
+    """Positions in a module where a rule matches, by the rules that rewrote them; `by` lists these for the names of the matched nodes."""
     found: dict[str, list[str]] = {}
-    for views in views_of_module(first.before).values():
+    for views in views_of_module(module).values():
         for view in views:
             for one in Aligner(matcher, view).nearest():
                 if one.failures or not _agrees(matcher, view, one) or not (node is None or view.is_any(one.nodes, node)):
                     continue
-                names = {name for part in one.nodes if (name := view.name(part))}
-                by = listed(
-                    [
-                        decision.rule
-                        for run_trace in first.runs
-                        for decision in run_trace.run.graph.decisions
-                        if not decision.rejection and not names.isdisjoint(names_of(decision.place))
-                    ]
-                )
-                if by:
-                    found.setdefault(by, []).append(view.place(one.root))
+                if rules := by({name for part in one.nodes if (name := view.name(part))}):
+                    found.setdefault(rules, []).append(view.place(one.root))
+    return found
+
+
+def _retired(found: Mapping[str, list[str]], first: str, text: str) -> list[Finding]:
     return [
-        Finding(
-            Kind.RETIRED,
-            f"it would match at {listed(places)} (in {first.name}), but {by}, which is eager, came first",
-            bare(places),
-            (first.name,),
-            len(places),
-        )
+        Finding(Kind.RETIRED, text.format(places=listed(places), by=by, first=first), bare(places), (first,), len(places))
         for by, places in found.items()
     ]
 

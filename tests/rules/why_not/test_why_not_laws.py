@@ -13,7 +13,7 @@ from passat.rules.engine.matching import Matcher
 from passat.rules.guards import Reject
 from passat.rules.library import Arithmetic, Constants, Copies, Transposes, Views
 from passat.rules.rule import Rule
-from passat.rules.why_not import Inquiry, Kind
+from passat.rules.why_not import Inquiry
 from passat.rules.why_not.align import Aligner
 from passat.rules.why_not.view import View
 from tests.rules.program_strategies import programs
@@ -74,9 +74,3 @@ def test_a_rule_fires_at_changes_of_a_pass(function: Function) -> None:
             folds = run.graph.applied or run.graph.merged
             if run.result is not run.body and not folds:
                 assert any(history.taken)
-
-
-def test_kinds_have_an_order() -> None:
-    from passat.rules.why_not.collect import ORDER
-
-    assert set(ORDER) == set(Kind)
