@@ -264,5 +264,5 @@ def test_all_spellings_end_at_one_number_of_nodes(name: str) -> None:
 def test_a_guard_that_may_matter_stays() -> None:
     """If a row of scores has an infinite element, guarded results are 0 and others are NaN: only `finite` makes them the same."""
     block = BLOCKS["guards of softmax, where all is finite"]
-    counts = [passat.optimize(model(block, spelling)).report.node_count_after for spelling in block.spellings]
-    assert counts == [2, 4]
+    made = [[node.op_type for node in passat.optimize(model(block, spelling)).model.graph.node] for spelling in block.spellings]
+    assert made == [["MatMul", "Softmax"], ["MatMul", "Softmax", "ThresholdedRelu"]]
