@@ -85,7 +85,7 @@ def _best(
     places = 0
     if space.alternatives:
         greedy = cheapest_trees(space)
-        groups = [[(graph.find(cls), node) for cls, node in group] for group in together] + start.sharing()
+        groups = [[(graph.find(cls), node) for cls, node in group] for group in together]
         start.improve(greedy, groups)
         same = all(start.choice[cls] == node for cls, node in greedy.items() if start.uses[cls])
         other = None if same else Solution.of_choice(space, greedy, classes)
@@ -97,6 +97,8 @@ def _best(
             wider.improve(greedy, groups, ties=True)
             if wider.total < best.total * LESS:
                 best = wider
+        if best.share(greedy):
+            best.improve(greedy, groups)
         places = best.alternatives(greedy)
     if exact_seconds > 0 and space.alternatives:
         from passat.rules.extraction.exact import solve_exactly

@@ -288,6 +288,13 @@ class Solution:
             self._put_back(cls, node, undo)
             self.total = total
 
+    def share(self, preferred: Mapping[int, int]) -> bool:
+        """Tries the joint changes of `sharing`, which are many, once. Returns True if one of them saves something."""
+        before = self.total
+        for group in self.sharing():
+            self._try_together(group, preferred)
+        return self.total < before * LESS
+
     def _try_together(self, group: Sequence[tuple[int, int]], preferred: Mapping[int, int]) -> None:
         """Changes the nodes of several e-classes jointly if the total decreases."""
         total = self.total

@@ -146,7 +146,7 @@ def dynamic_to_static() -> RulePass:
     return RulePass((ConstantFolding, DynamicToStaticRules), name="DynamicToStatic", opt_level=2, after=["FoldConstant"])
 
 
-_OTHERWISE: Final = ("Arithmetic.divide_one", "CreationOps.collapse_sum_to", "CreationOps.collapse_nothing")
+_OTHERWISE: Final = ("Arithmetic.divide_one", "Arithmetic.nan_guard", "CreationOps.collapse_sum_to", "CreationOps.collapse_nothing")
 """Rules whose results Relay writes in another form."""
 
 

@@ -108,8 +108,7 @@ _MERGED: Final = (Transposes, Views, DynamicViews, Copies, Arithmetic)
 
 @register_pass(_PREFIX + "TargetForms")
 def target_forms() -> RulePass:
-    """Chooses the form that the target's kernels run faster: global pooling, reshapes that infer a size, windows that pad with 0, and NaN
-    replaced by 0 in one operator."""
+    """Chooses the form that the target's kernels run faster: global pooling, reshapes that infer a size, and windows that pad with 0."""
     flags = MatmulAlgebra.only("transposed_operand")  # of products that CollapseBatchDims has put on matrices
     sets = (ConstantFolding, TargetForms, Windows.only("convolution", "mean"), flags)
     return RulePass(sets, name="TargetForms", opt_level=3, after=["ContribOperators"])

@@ -181,6 +181,11 @@ CASES |= {
     "Arithmetic.rectified_zeros": case(
         ops.abs(ops.sum(ops.nn.relu(x), axis=1)), ops.abs(ops.sum(x, axis=1)), "elements may be negative: their range is [-inf, inf] or NaN"
     ),
+    "Arithmetic.nan_guard": case(
+        ops.where(ops.isnan(ops.nn.softmax(x)), splat(0.0), ops.nn.softmax(x)),
+        ops.where(ops.isnan(x), splat(0.0), x),
+        "may have a minus sign",
+    ),
     "Arithmetic.clipped": case(
         ops.clip(pooled, a_min=0.0, a_max=6.0),
         ops.clip(pooled, a_min=0.0, a_max=5.0),

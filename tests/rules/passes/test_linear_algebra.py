@@ -176,7 +176,7 @@ def test_keys_turned_in_batches_are_turned() -> None:
 
 def test_the_guard_of_softmax_is_removed_for_finite_values() -> None:
     signature, body = "%x: (2, 3), %w: (3, 3)", "%0 = nn.softmax(nn.matmul(%x, %w)); %1 = isnan(%0); where(%1, 0f, %0)"
-    stays(linear_algebra(), signature, body)
+    becomes(linear_algebra(), signature, body, "nn.thresholded_relu(nn.softmax(nn.matmul(%x, %w)), alpha=0f)")
     becomes(linear_algebra(), signature, body, "nn.softmax(nn.matmul(%x, %w))", rules__math="finite")
 
 
@@ -184,8 +184,8 @@ def test_the_guard_of_a_mask_of_infinity_stays() -> None:
     """An input is finite by the assumption, but not the -infinity that the program itself writes where a mask is false."""
     signature, guard = "%x: (2, 3), %m: (2, 3)", "%1 = isnan(%0); where(%1, 0f, %0)"
     becomes(linear_algebra(), signature, f"%0 = nn.softmax(add(%x, %m)); {guard}", "nn.softmax(add(%x, %m))", rules__math="finite")
-    masked = f"%0 = nn.softmax(where(less(%m, 0f), -inff, %x)); {guard}"
-    stays(linear_algebra(), signature, masked, rules__math="finite")
+    masked = "nn.softmax(where(less(%m, 0f), -inff, %x))"
+    becomes(linear_algebra(), signature, f"%0 = {masked}; {guard}", f"nn.thresholded_relu({masked}, alpha=0f)", rules__math="finite")
 
 
 LATE = """<ir_version: 9, opset_import: ["": 17]> late (float[batch, n] x) => (float[i, j, k] y)
