@@ -39,7 +39,7 @@ from passat.rules.guards import (
     shape_of,
 )
 from passat.rules.holes import cases, operator
-from passat.rules.pattern import attributes, constants, op, tensors, value
+from passat.rules.pattern import Pattern, attributes, constants, op, tensors, value
 from passat.rules.range_guards import never_negative, never_signed, range_of
 from passat.rules.rule import RuleSet
 
@@ -309,6 +309,14 @@ greatest = operator("greatest", "max", "min")
 _COMPARED = comparison(x, y)
 
 
+def without_nan(x: Pattern) -> dict[str, Pattern]:
+    """The two forms of a tensor without minus signs that has 0 in place of NaN: as exporters write it, and in one operator."""
+    return {"nan": op.where(op.isnan(x), 0.0, x), "threshold": op.nn.thresholded_relu(x, alpha=0.0)}
+
+
+_GUARDED: Final = without_nan(x)
+
+
 class Arithmetic(RuleSet):
     """Simplifies elementwise operators: operators applied to their unit (x + 0, x * 1, x and true) or their zero (x * 0), repeated
     application (f(f(x)) is x or f(x); f(x, x) is x), combinations of different operators, clips, and operators that value ranges make
@@ -349,7 +357,7 @@ class Arithmetic(RuleSet):
     # Decided by value ranges.
     rectified = (rectifier(x) >> x).when(never_signed(x))
     rectified_zeros = (rectifier(x) >> x).when(never_negative(x)).inexact(TIES)
-    nan_guard = (op.where(op.isnan(x), 0.0, x) >> op.nn.thresholded_relu(x, alpha=0.0)).when(never_signed(x), has_dtype(x, "float32"))
+    nan_guard = (_GUARDED["nan"] >> _GUARDED["threshold"]).when(never_signed(x), has_dtype(x, "float32"))
     clipped = (op.clip(x, attrs=a) >> x).when(clips_nothing(a, x)).inexact(TIES)
     won = (extremum(x, y) >> x).when(always_wins(extremum, x, y), same_type(x, extremum(x, y))).inexact(TIES)
     compared = _COMPARED >> value(outcome(comparison, x, y, _COMPARED))

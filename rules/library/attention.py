@@ -17,7 +17,7 @@ import numpy as np
 from passat.ir.attrs import Attrs
 from passat.rules.guards import Reject, Term, computed, guard, has_dtype, has_no_zero, is_all, is_axis, is_finite, is_float
 from passat.rules.holes import cases
-from passat.rules.library.arithmetic import meet_in_range
+from passat.rules.library.arithmetic import meet_in_range, without_nan
 from passat.rules.library.products import is_scalar
 from passat.rules.pattern import Pattern, PCall, TermLike, attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
@@ -289,10 +289,7 @@ class Attention(RuleSet):
     )
     # Without this NaN guard in the program, the result has NaN where the operator gives 0.
     with_guarded_rows = (
-        (
-            _weighs(guarded(nan=op.where(op.isnan(_DROPPED), 0.0, _DROPPED), threshold=op.nn.thresholded_relu(_DROPPED, alpha=0.0)))
-            >> _with_mask(m)
-        )
+        (_weighs(guarded(**without_nan(_DROPPED))) >> _with_mask(m))
         .when(*_GUARDS, is_all(c, 0), is_minus_infinity(d), is_mask_of(m, q, k))
         .finite(_EMPTIED)
         .exploring()

@@ -36,7 +36,7 @@ from passat.rules.guards import (
     shape_of,
 )
 from passat.rules.holes import cases, operator
-from passat.rules.library.arithmetic import CHOSEN_ZERO, constants_in_range
+from passat.rules.library.arithmetic import CHOSEN_ZERO, constants_in_range, without_nan
 from passat.rules.library.attention import is_minus_infinity
 from passat.rules.library.factoring import reduces_axis
 from passat.rules.library.products import is_scalar
@@ -184,8 +184,7 @@ _SCORES = scores(plain=x, biased=x + c)
 _WEIGHTS = op.nn.softmax(_SCORES, axis=p)
 _MASKED, _LEFT = op.equal(_SCORES, d), op.not_equal(_SCORES, d)
 _GUARDED = guarded(
-    nan=op.where(op.isnan(_WEIGHTS), 0.0, _WEIGHTS),
-    threshold=op.nn.thresholded_relu(_WEIGHTS, alpha=0.0),
+    **without_nan(_WEIGHTS),
     all=op.where(op.all(_MASKED, attrs=a), 0.0, _WEIGHTS),
     least=op.where(op.cast(op.min(op.cast(_MASKED, ...), attrs=a), dtype="bool"), 0.0, _WEIGHTS),
     any=op.where(op.any(_LEFT, attrs=a), _WEIGHTS, 0.0),

@@ -260,24 +260,17 @@ def _labels(graph: Builder, form: Form) -> Draft:
     return Draft([x], keys | graph.one_of([{"values_floats": [0.5, 1.0, 2.0]}, {"values_int64s": [3, 4, 5]}]))
 
 
-@recipe("ai.onnx.ml::TreeEnsembleRegressor")
+@recipe("ai.onnx.ml::TreeEnsembleRegressor", "ai.onnx.ml::TreeEnsembleClassifier")
 def _trees(graph: Builder, form: Form) -> Draft:
-    x = _rows(graph)
+    x, classifies = _rows(graph), form.op.endswith("Classifier")
     nodes = {"treeids": [0, 0, 0], "nodeids": [0, 1, 2], "featureids": [x.shape[1] - 1, 0, 0], "modes": ["BRANCH_LEQ", "LEAF", "LEAF"]}
     nodes |= {"values": [0.5, 0.0, 0.0], "truenodeids": [1, 0, 0], "falsenodeids": [2, 0, 0]}
     leaves = {"treeids": [0, 0], "nodeids": [1, 2], "ids": [0, 1], "weights": [1.0, 2.0]}
-    attrs = {f"nodes_{name}": value for name, value in nodes.items()} | {f"target_{name}": value for name, value in leaves.items()}
+    kind = "class" if classifies else "target"
+    attrs = {f"nodes_{name}": value for name, value in nodes.items()} | {f"{kind}_{name}": value for name, value in leaves.items()}
+    if classifies:
+        return Draft([x], {**attrs, **_classes(graph), "post_transform": graph.one_of(["NONE", "SOFTMAX", "LOGISTIC"])}, 2)
     return Draft([x], {**attrs, "n_targets": 2, "post_transform": graph.one_of(["NONE", "SOFTMAX"])})
-
-
-@recipe("ai.onnx.ml::TreeEnsembleClassifier")
-def _classifying_trees(graph: Builder, form: Form) -> Draft:
-    x = _rows(graph)
-    nodes = {"treeids": [0, 0, 0], "nodeids": [0, 1, 2], "featureids": [x.shape[1] - 1, 0, 0], "modes": ["BRANCH_LEQ", "LEAF", "LEAF"]}
-    nodes |= {"values": [0.5, 0.0, 0.0], "truenodeids": [1, 0, 0], "falsenodeids": [2, 0, 0]}
-    leaves = {"treeids": [0, 0], "nodeids": [1, 2], "ids": [0, 1], "weights": [1.0, 2.0]}
-    attrs = {f"nodes_{name}": value for name, value in nodes.items()} | {f"class_{name}": value for name, value in leaves.items()}
-    return Draft([x], {**attrs, **_classes(graph), "post_transform": graph.one_of(["NONE", "SOFTMAX", "LOGISTIC"])}, 2)
 
 
 def _classes(graph: Builder, ints: str = "classlabels_int64s") -> dict[str, Any]:
