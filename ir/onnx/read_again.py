@@ -1,9 +1,9 @@
 """Imports opaque calls again, once their operands are known: from shapes, or because a few calls compute them from constants. What is known
-of the values that the bodies of If, Loop and Scan capture is known in the bodies, too."""
+of the values that the bodies of If, Loop and Scan capture is known in the bodies, too, and an If whose condition is known is its branch."""
 
 import contextlib
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from passat.ir.infer import InferError, infer_type
 from passat.ir.known import known_value
 from passat.ir.onnx.attributes import has_invalid_text, signature_of
 from passat.ir.onnx.opaque import RESERVED, OpaqueOp, own_attributes
+from passat.ir.onnx.value_types import result_types
 from passat.ir.onnx_mapping import READERS, OnnxNode
 from passat.ir.op import KNOWN_LIMIT, Op, OpTypeError, get_op
 from passat.ir.shape import static_size
@@ -27,6 +28,7 @@ _PLAIN: Final = frozenset({"opset", "outputs", "types"})
 """The bookkeeping attributes of opaque calls with one output whose attributes can all be converted."""
 
 _CAST: Final = get_op("cast")
+_IF: Final = get_op("onnx.If")
 _DEEPEST: Final = 4
 """Maximum depth of the calls that compute an operand from constants."""
 
@@ -84,6 +86,39 @@ def with_known_captures(call: Call) -> Call:
         return call
     attrs = Attrs({**call.attrs, "captured": tuple(map(len, left))})
     return Call(call.op, [*plain, *bodies, *(arg for args in left for arg in args)], attrs, span=call.span)
+
+
+class Branch(NamedTuple):
+    """The branch that an If takes, the values that it captures, one for each parameter, and which of its results the If has."""
+
+    function: Function
+    captured: Sequence[Expr]
+    outputs: str
+
+    def results(self, body: Expr) -> Expr:
+        """The value of the If for a value of the branch."""
+        count = len(result_types(self.function.checked_type))
+        if count == 1:
+            return body
+        fields = body.fields if isinstance(body, Tuple) else [TupleGetItem(body, i, body.span) for i in range(count)]
+        present = [field for field, there in zip(fields, self.outputs, strict=False) if there == "1"]
+        return present[0] if len(present) == 1 else Tuple(present, body.span)
+
+
+def branch_taken(call: Call) -> Branch | None:
+    """The branch that an If takes whose condition is known; None for any other call."""
+    if call.op is not _IF or "bodies" not in call.attrs:
+        return None
+    condition = read_operand(call.args[0])
+    if not isinstance(condition, Constant) or condition.data.size != 1:
+        return None
+    taken = call.attrs["bodies"].index("then_branch" if condition.data.numpy().item() else "else_branch")
+    function, counts = call.args[1 + taken], call.attrs["captured"]
+    start = 1 + len(counts) + sum(counts[:taken])
+    captured = call.args[start : start + counts[taken]]
+    if not isinstance(function, Function) or len(function.params) != len(captured):
+        return None
+    return Branch(function, captured, call.attrs["outputs"])
 
 
 def read_operand(arg: Expr) -> Expr | None:

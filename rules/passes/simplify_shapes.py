@@ -35,7 +35,7 @@ _SINCE: Final = 15
 class SimplifyShapes(FunctionPass):
     """Reads vectors and scalars of sizes from the program inputs, in one canonical form, where that takes no more calls."""
 
-    info = PassInfo(2, "SimplifyShapes", ["InferType"], provides=("types",), preserves=("types",), after=["SimplifyExpr"])
+    info = PassInfo(2, "SimplifyShapes", ["InferType", "ReadOpaque"], provides=("types",), preserves=("types",), after=["SimplifyExpr"])
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Rewrites the shape arithmetic of one function. Skips programs read from an opset before 15."""

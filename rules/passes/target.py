@@ -7,12 +7,12 @@ CanonicalizeCast, which moves casts to their uses, and AvoidSkipLayerNorm, for s
 
 import difflib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Unpack
 
 from passat.ir.dtypes import FLOATS, itemsize
-from passat.ir.expr import Call, Expr, Function, Tuple
+from passat.ir.expr import Call, Expr, Function, Tuple, TupleGetItem
 from passat.ir.infer import InferError, infer_type
 from passat.ir.module import IRModule
 from passat.ir.onnx.opaque import OpaqueOp
@@ -142,13 +142,14 @@ def contrib_operators() -> TargetPass:
 @register_pass("relay._transform.ReadOpaque")
 @dataclass(frozen=True)
 class ReadOpaque(FunctionPass):
-    """Replaces opaque calls of ONNX operators by calls of Passat's own operators, once the operands that this requires are known. What is
-    known of the values that branches and loop bodies capture is known in them, too.
+    """Replaces opaque calls of ONNX operators by calls of Passat's own operators, once the operands that this requires are known, and each
+    ONNX `If` whose condition is known by the branch that it takes. What is known of the values that branches and loop bodies capture is
+    known in them, too.
 
     A walk, not rules: the importer of ONNX makes the calls, and the types after an opaque call are unknown until it is replaced.
     """
 
-    info = PassInfo(0, "ReadOpaque", ["InferType"], provides=("types",), preserves=("types",))
+    info = PassInfo(0, "ReadOpaque", ["InferType"], provides=("types", "operators"), preserves=("types",))
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Imports the opaque calls of one function again. Skips modules that were not read from ONNX."""
@@ -156,27 +157,59 @@ class ReadOpaque(FunctionPass):
 
 
 def read_opaque(function: Function) -> Function:
-    """The function with calls of Passat's own operators for equivalent opaque ones; itself if there are none."""
+    """The function with calls of Passat's own operators for equivalent opaque ones, and branches for an `If` on a known condition; itself
+    if there are none."""
     if not any(isinstance(node, Call) and isinstance(node.op, OpaqueOp) for node in post_order(function)):
         return function
-    from passat.ir.onnx.read_again import read_again, with_known_captures  # needs onnx
-
-    def read(old: Expr, new: Expr) -> Expr:
-        if not isinstance(new, Call) or not isinstance(new.op, OpaqueOp):
-            return new
-        infer_type(new)
-        known = with_known_captures(new)
-        if known is new:
-            return read_again(new) or new
-        return infer_type(
-            Call(known.op, [read_opaque(arg) if isinstance(arg, Function) else arg for arg in known.args], known.attrs, span=known.span)
-        )
-
     try:
-        made = rewrite(function, read)
-        return function if made is function else infer_type(made)
+        body = _read_opaque(function.body, {})
+        return function if body is function.body else infer_type(function.with_body(body))
     except InferError:  # the new facts contradict another node: such a model runs, if at all, unchanged
         return function
+
+
+def _read_opaque(root: Expr, values: Mapping[Expr, Expr]) -> Expr:
+    """The expression with opaque calls read again, and with values in place of its variables. The bodies of a loop or branch are read when
+    its call is, since what they capture is known then."""
+    from passat.ir.onnx.read_again import read_again, with_known_captures  # needs onnx
+
+    done = dict(values)
+    for node in post_order(root, into=lambda part: not isinstance(part, Function)):
+        if node in done:
+            continue
+        new = node if isinstance(node, Function) else with_children(node, [done[part] for part in children(node)])
+        if isinstance(new, TupleGetItem) and isinstance(new.tuple_value, Tuple):  # a result of a branch
+            new = new.tuple_value.fields[new.index]
+        elif isinstance(new, Call) and isinstance(new.op, OpaqueOp):
+            infer_type(new)
+            known = with_known_captures(new)
+            infer_type(known)
+            new = read_again(known) or _taken(known) or _with_read_bodies(known)
+        done[node] = new
+    return done[root]
+
+
+def _taken(call: Call) -> Expr | None:
+    """The value of the branch that an `If` with a known condition takes; None for other calls, and if the branch has another type than the
+    `If`."""
+    from passat.ir.onnx.read_again import branch_taken  # needs onnx
+
+    branch = branch_taken(call)
+    if branch is None:
+        return None
+    try:
+        body = _read_opaque(branch.function.body, dict(zip(branch.function.params, branch.captured, strict=True)))
+        value = infer_type(branch.results(body))
+    except InferError:
+        return None
+    return value if compatible(call.checked_type, value.checked_type) else None
+
+
+def _with_read_bodies(call: Call) -> Call:
+    args = [read_opaque(arg) if isinstance(arg, Function) else arg for arg in call.args]
+    made = call if args == list(call.args) else Call(call.op, args, call.attrs, span=call.span)
+    infer_type(made)
+    return made
 
 
 class LoweringPass(RulePass):

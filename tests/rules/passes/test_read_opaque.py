@@ -10,6 +10,7 @@ from passat.ir.onnx import from_onnx
 from passat.ir.op import get_op
 from passat.ir.traverse import post_order
 from passat.optimizer import optimize
+from passat.report import histogram
 from passat.rules.passes.target import ReadOpaque
 from tests.rules.passes.golden import program, run
 from tests.rules.running import operators
@@ -119,4 +120,63 @@ def test_known_values_that_branches_capture_are_known_in_them() -> None:
     assert branch.attrs["captured"] == (1, 1)  # x, and no rows
     result = optimize(parser.parse_model(HEADER + BRANCHES))
     onnx.checker.check_model(result.model, full_check=True)
+    assert optimize(result.model).model == result.model
+
+
+CHOICES = """(float[2, 3] x, float[2, 3] y, bool b) => (float[2, 3] z, float[2, 3] w) <bool yes = {1}, bool no = {0}, float half = {0.5}, bool[1] one = {1}, int64 i = {0}> {
+    CHOICE
+}"""
+
+
+@pytest.mark.parametrize(
+    ("nodes", "left"),
+    [
+        pytest.param(
+            "z = If(yes)<then_branch = t () => (a) { a = Relu(x) }, else_branch = e () => (a) { a = Tanh(y) }>  w = Identity(z)",
+            {"Relu", "Identity"},
+            id="then",
+        ),
+        pytest.param(
+            "z = If(no)<then_branch = t () => (a) { a = Relu(x) }, else_branch = e () => (a) { a = Tanh(y) }>  w = Exp(y)",
+            {"Tanh", "Exp"},
+            id="else",
+        ),
+        pytest.param(
+            "z = If(one)<then_branch = t () => (a) { a = Relu(x) }, else_branch = e () => (a) { a = Tanh(y) }>  w = Exp(y)",
+            {"Relu", "Exp"},
+            id="a condition of one element",
+        ),
+        pytest.param(
+            "z, w = If(no)<then_branch = t () => (a, c) { a = Sin(x)  c = Sin(y) }, else_branch = e () => (a, c) { a = Relu(y)  c = Exp(a) }>",
+            {"Relu", "Exp"},
+            id="two results",
+        ),
+        pytest.param(
+            "s = Shape(x)  r = Gather(s, i)  c = Greater(r, i)  z = If(c)<then_branch = t () => (a) {"
+            "   a = If(c)<then_branch = t () => (k) { k = Relu(x) }, else_branch = e () => (k) { k = Tanh(y) }>"
+            "}, else_branch = e () => (a) { a = Sin(y) }>  w = Exp(y)",
+            {"Relu", "Exp"},
+            id="a branch of a branch, on a size",
+        ),
+        pytest.param(
+            "z = If(b)<then_branch = t () => (a) {"
+            "   a = If(yes)<then_branch = t () => (k) { k = Relu(x) }, else_branch = e () => (k) { k = Tanh(y) }>"
+            "}, else_branch = e () => (a) { a = Sin(y) }>  w = Exp(y)",
+            {"If", "Relu", "Sin", "Exp"},
+            id="in a branch",
+        ),
+        pytest.param(
+            "p = Exp(half)  q = Log(p)  r = Exp(q)  s = Log(r)  t = Exp(s)  c = Greater(t, half)"
+            " z = If(c)<then_branch = t () => (a) { a = Relu(x) }, else_branch = e () => (a) { a = Tanh(y) }>  w = Sin(y)",
+            {"Relu", "Sin"},
+            id="a condition that only folding computes",
+        ),
+    ],
+)
+def test_the_branch_of_a_known_condition(nodes: str, left: set[str]) -> None:
+    model = parser.parse_model(HEADER + CHOICES.replace("CHOICE", nodes))
+    result = optimize(model, verify=True)
+    assert result.report.verification is not None
+    assert result.report.verification.equal
+    assert set(histogram(result.model)) == left
     assert optimize(result.model).model == result.model
