@@ -190,8 +190,7 @@ def _read_opaque(root: Expr, values: Mapping[Expr, Expr]) -> Expr:
 
 
 def _taken(call: Call) -> Expr | None:
-    """The value of the branch that an `If` with a known condition takes; None for other calls, and if the branch has another type than the
-    `If`."""
+    """The value of the branch that an `If` with a known condition takes; None for other calls, and if the types of the two differ."""
     from passat.ir.onnx.read_again import branch_taken  # needs onnx
 
     branch = branch_taken(call)
