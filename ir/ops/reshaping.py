@@ -103,7 +103,7 @@ def _emit_shape(emit: Emitter, name: str, data: TensorType, newshape: Sequence[i
     return emit.node("Concat", parts, {"axis": 0})
 
 
-def _squeezed_axes(shape: Sequence[Dim], axis: int | Sequence[int] | None) -> list[int]:
+def squeezed_axes(shape: Sequence[Dim], axis: int | Sequence[int] | None) -> list[int]:
     """Returns the non-negative axes that squeeze removes. Raises OpTypeError."""
     rank = len(shape)
     if axis is None:
@@ -133,13 +133,13 @@ def _canonical(axes: Sequence[int], rank: int) -> tuple[int, ...]:
 
 
 def _squeeze(data: Array, axis: int | Sequence[int] | None) -> Array:
-    return np.squeeze(data, None if axis is None else tuple(_squeezed_axes(data.shape, axis)))
+    return np.squeeze(data, None if axis is None else tuple(squeezed_axes(data.shape, axis)))
 
 
 @define_op("squeeze", kernel=_squeeze, cost=view, movement=True, shape_arith=True)
 def squeeze(data: TensorType, *, axis: int | tuple[int, ...] | None = None) -> TensorType:
     """Removes axes of size 1: those in `axis`, or all of them for a static shape. ONNX Squeeze (1, 11, 13 ... 25), Relay squeeze."""
-    axes = _squeezed_axes(tensor_type(data, "data").shape, axis)
+    axes = squeezed_axes(tensor_type(data, "data").shape, axis)
     return data.with_shape(dim for i, dim in enumerate(data.shape) if i not in axes)
 
 
@@ -158,7 +158,7 @@ def _read_squeeze(node: OnnxNode) -> Expr | None:
 
 @to_onnx(squeeze)
 def _write_squeeze(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
-    return emit_squeeze(emit, inputs[0], _squeezed_axes(tensor_type(call.args[0].checked_type).shape, call.attrs.axis))
+    return emit_squeeze(emit, inputs[0], squeezed_axes(tensor_type(call.args[0].checked_type).shape, call.attrs.axis))
 
 
 def emit_squeeze(emit: Emitter, name: str, axes: Sequence[int]) -> str:

@@ -14,6 +14,7 @@ from passat.rules.passes.algebra import (
     linear_algebra,
 )
 from passat.rules.passes.collapse_batch_dims import CollapseBatchDims
+from passat.rules.passes.hoist_selections import HoistSelections
 from passat.rules.passes.layouts import alter_op_layout
 from passat.rules.passes.simplify import (
     DeadCodeElimination,
@@ -61,6 +62,7 @@ def default_passes() -> list[Pass]:
         fold_batch_norm(),
         simplify_expr(),
         SimplifyShapes(),
+        HoistSelections(),
         SlicesToSplit(),
         eliminate_common_subexpr(),
         fold_scale_axis(),

@@ -42,7 +42,7 @@ x = tensor("x")
 RESNET = Path(__file__).parents[2] / "examples" / "models" / "resnet_tiny.onnx"
 TUNED = [
     *("ReadOpaque", "SimplifyInference", "FoldConstant", "DynamicToStatic", "FoldBatchNorm", "SimplifyExpr"),
-    *("SimplifyShapes", "SlicesToSplit"),
+    *("SimplifyShapes", "HoistSelections", "SlicesToSplit"),
     *("EliminateCommonSubexpr", "FoldScaleAxis", "LinearAlgebra", "RaiseOps", "RaiseAttention"),
     *("Explore", "CombineParallelConv2D", "CombineParallelDense", "CombineParallelBatchMatmul"),
     *("CollapseBatchDims", "ContribOperators", "TargetForms", "AvoidSkipLayerNorm"),

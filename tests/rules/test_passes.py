@@ -51,6 +51,7 @@ LEVELS = {
     "FoldBatchNorm": 2,
     "SimplifyExpr": 0,
     "SimplifyShapes": 2,
+    "HoistSelections": 3,
     "SlicesToSplit": 2,
     "EliminateCommonSubexpr": 3,
     "FoldScaleAxis": 3,

@@ -1,0 +1,249 @@
+"""The pass HoistSelections: computes only those positions that the program selects.
+
+Classifiers read one position of the last hidden state, and generators the last one: `x[:, 0]`, `x[:, -1:]`. What computes `x` from other
+tensors row by row, such as products with weights, normalizations and the queries of attention, need not be computed for other rows. Of the
+last layer of a transformer, only keys and values remain whole.
+
+A walk, not rules: whether a position suffices depends on all users of a tensor. Rules that select from operands instead would copy all
+layers in the e-graph, for the sake of the last one.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Final
+
+from passat.ir.aligned_axes import aligned_axes
+from passat.ir.attrs import Attrs
+from passat.ir.expr import Call, Constant, Expr, Function, If, Let, Match
+from passat.ir.infer import infer_type
+from passat.ir.module import IRModule
+from passat.ir.op import Op, get_op
+from passat.ir.ops.newshape import static_newshape
+from passat.ir.ops.reshaping import squeezed_axes
+from passat.ir.ops.slicing import slice_parts
+from passat.ir.shape import Dim
+from passat.ir.tensor import Tensor
+from passat.ir.traverse import children, with_children
+from passat.ir.types import TensorType, TupleType
+from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
+from passat.rules.passes.simplify_shapes import in_each_function, own_nodes
+from passat.rules.rule import EXACT
+
+_PRODUCTS: Final = ("nn.matmul", "nn.dense")
+_RESHAPES: Final = ("reshape", "dyn.reshape")
+
+
+@register_pass("relay._transform.HoistSelections")
+@dataclass(frozen=True)
+class HoistSelections(FunctionPass):
+    """Selects positions of an axis before the products, normalizations and other calls that compute them row by row, where the program
+    reads no other positions of their results."""
+
+    info = PassInfo(3, "HoistSelections", ["InferType"], provides=("types",), preserves=("types",), after=["SimplifyShapes"])
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """Hoists the selections of one function. Skips all programs if `rules.math` is `exact`: products of fewer rows may accumulate in a
+        different order."""
+        return func if ctx.get_config("rules.math") == EXACT else hoist_selections(func)
+
+
+def hoist_selections(function: Function) -> Function:
+    """The function with selections before what computes the selected tensor, if that includes a product, also in nested functions; itself
+    if there are none."""
+    return in_each_function(function, _hoisted)
+
+
+def _hoisted(function: Function) -> Function:
+    order = own_nodes(function.body)
+    found = [selection for node in order if (selection := _selection(node)) is not None]
+    if not found or any(isinstance(node, (Let, If, Match)) for node in order):
+        return function
+    regions = _regions(order, function.body, found)
+    if not regions:
+        return function
+    body = _Rewriter(regions).run(order, function.body)
+    return infer_type(Function(function.params, body, function.ret_type, function.type_params, function.attrs, function.span))
+
+
+@dataclass
+class _Region:
+    """A selection of positions along an axis of a tensor, and the calls that are computed for these positions only."""
+
+    selection: Call
+    axis: int
+    size: Dim
+    """The number of positions."""
+    axes: dict[int, int] = field(default_factory=dict)
+    """The axis of the selected positions in each node of the region, by identity."""
+    attrs: dict[int, Attrs] = field(default_factory=dict)
+    """The new attributes of reshapes and squeezes."""
+
+    def select(self, whole: Expr, axis: int) -> Expr:
+        """The selected positions along an axis of another tensor, which keeps the axis."""
+        op, attrs = self.selection.op, self.selection.attrs
+        if op is get_op("take"):
+            return Call(op, (whole, _vector(self.selection.args[1])), Attrs(attrs, axis=axis), span=self.selection.span)
+        cut = next(iter(slice_parts(_rank(self.selection.args[0]), attrs.begin, attrs.end, attrs.strides, attrs.axes).values()))
+        begin, end, stride = cut
+        return Call(op, (whole,), Attrs(begin=(begin,), end=(end,), strides=(stride,), axes=(axis,)), span=self.selection.span)
+
+    def result(self, selected: Expr) -> Expr:
+        """The result of the selection, from the selected positions."""
+        if _rank(self.selection) == _rank(self.selection.args[0]):
+            return selected
+        squeeze = get_op("squeeze")
+        return Call(squeeze, (selected,), squeeze.bind_attrs({"axis": (self.axis,)}), span=self.selection.span)
+
+
+def _rank(expr: Expr) -> int:
+    type_ = expr.checked_type
+    return type_.ndim if isinstance(type_, TensorType) else 0
+
+
+def _vector(index: Expr) -> Expr:
+    """A scalar index as a vector of one; a vector unchanged."""
+    if _rank(index):
+        return index
+    if isinstance(index, Constant):
+        return Constant(Tensor.dense(index.data.numpy().reshape(1)), index.span)
+    expand = get_op("expand_dims")
+    return Call(expand, (index,), expand.bind_attrs({"axis": 0}))
+
+
+def _selection(node: Expr) -> _Region | None:
+    """The region, still empty, of a call that selects at most half of the positions of an axis; None for other calls."""
+    if not isinstance(node, Call) or not node.args or not isinstance(data := node.args[0].checked_type, TensorType):
+        return None
+    attrs = node.attrs
+    if node.op is get_op("take"):
+        indices = node.args[1].checked_type
+        if attrs.axis is None or not isinstance(indices, TensorType) or indices.ndim > 1:
+            return None
+        axis = data.axis(attrs.axis)
+        count: Dim = indices.shape[0] if indices.ndim else 1
+    elif node.op is get_op("strided_slice"):
+        cut = slice_parts(data.ndim, attrs.begin, attrs.end, attrs.strides, attrs.axes)
+        result = node.checked_type
+        assert isinstance(result, TensorType)
+        if len(cut) != 1:
+            return None
+        axis, (begin, end, _) = next(iter(cut.items()))
+        count = result.shape[axis]
+        if not isinstance(count, int) and not (end == begin + 1 or begin == -1):
+            return None  # more than one position
+    else:
+        return None
+    size = data.shape[axis]
+    if isinstance(count, int) and (2 * count > size if isinstance(size, int) else count > 1):
+        return None
+    return _Region(node, axis, count)
+
+
+def _regions(order: Sequence[Expr], root: Expr, selections: Sequence[_Region]) -> list[_Region]:
+    """The selections with a product in their regions, which are completed. A node belongs to the region if all its users do, and if each
+    of its positions depends on the same one of its operands."""
+    place = {id(node): i for i, node in enumerate(order)}
+    users = Counter(id(part) for node in order for part in children(node))
+    users[id(root)] += 1
+    claimed: set[int] = set()
+    found: list[_Region] = []
+    for region in selections:
+        whole = region.selection.args[0]
+        asked, answered = {id(whole): region.axis}, Counter([id(whole)])
+        heap, has_product = [-place[id(whole)]], False
+        while heap:
+            node = order[-heappop(heap)]
+            key = id(node)
+            if answered[key] < users[key] or key in claimed or (aligned := aligned_axes(node, asked[key])) is None:
+                continue
+            if not _is_possible(node, asked[key], aligned, region):
+                continue
+            region.axes[key] = asked[key]
+            has_product |= isinstance(node, Call) and isinstance(node.op, Op) and node.op.name in _PRODUCTS
+            for part, axis in zip(_operands(node), aligned, strict=True):
+                if axis is None:
+                    continue
+                if id(part) not in asked:
+                    asked[id(part)] = axis
+                    heappush(heap, -place[id(part)])
+                answered[id(part)] += asked[id(part)] == axis
+        for node in order:  # a tuple that is whole has no positions to select
+            tuples = [part for part in _operands(node) if isinstance(part.checked_type, TupleType)] if id(node) in region.axes else ()
+            if any(id(part) not in region.axes for part in tuples):
+                del region.axes[id(node)]
+        if has_product:
+            found.append(region)
+            claimed.update((id(region.selection), *region.axes))
+    return found
+
+
+def _operands(node: Expr) -> Sequence[Expr]:
+    return node.args if isinstance(node, Call) else children(node)
+
+
+def _is_possible(node: Expr, axis: int, aligned: Sequence[int | None], region: _Region) -> bool:
+    """True if the node can be computed for the selected positions only. Records its new attributes, if it needs any."""
+    if not isinstance(node, Call) or not isinstance(node.op, Op):
+        return True
+    data, result = node.args[0].checked_type, node.checked_type
+    if node.op.name in _RESHAPES:
+        assert isinstance(data, TensorType)
+        assert isinstance(result, TensorType)
+        assert aligned[0] is not None
+        source, target = ((*type_.shape[:at], region.size, *type_.shape[at + 1 :]) for type_, at in ((data, aligned[0]), (result, axis)))
+        attrs = static_newshape(source, target)
+        if attrs is None:
+            return False
+        region.attrs[id(node)] = get_op("reshape").bind_attrs(attrs)
+    elif node.op.name == "squeeze":
+        assert isinstance(data, TensorType)
+        region.attrs[id(node)] = node.op.bind_attrs({"axis": tuple(squeezed_axes(data.shape, node.attrs.axis))})
+    return True
+
+
+class _Rewriter:
+    """Rewrites regions. The whole value of a node outside of regions is selected from once for each axis."""
+
+    def __init__(self, regions: Sequence[_Region]) -> None:
+        self._regions = {id(region.selection): region for region in regions}
+        self._of = {key: region for region in regions for key in region.axes}
+        self._whole: dict[int, Expr] = {}
+        self._selected: dict[tuple[int, int, int], Expr] = {}
+
+    def run(self, order: Sequence[Expr], root: Expr) -> Expr:
+        """The new expression for the root of these nodes, which are in topological order."""
+        for node in order:
+            region = self._of.get(id(node))
+            if region is not None:
+                self._selected[id(region), id(node), region.axes[id(node)]] = self._part(node, region)
+            elif (ends := self._regions.get(id(node))) is not None:
+                self._whole[id(node)] = ends.result(self._positions(ends.selection.args[0], ends.axis, ends))
+            elif isinstance(node, Function):
+                self._whole[id(node)] = node
+            else:
+                self._whole[id(node)] = with_children(node, [self._whole[id(part)] for part in children(node)])
+        return self._whole[id(root)]
+
+    def _part(self, node: Expr, region: _Region) -> Expr:
+        """A node of the region, computed for the selected positions."""
+        aligned = aligned_axes(node, region.axes[id(node)])
+        assert aligned is not None
+        parts = [
+            self._whole[id(part)] if axis is None else self._positions(part, axis, region)
+            for part, axis in zip(_operands(node), aligned, strict=True)
+        ]
+        if not isinstance(node, Call):
+            return with_children(node, parts)
+        attrs = region.attrs.get(id(node), node.attrs)
+        if isinstance(node.op, Op) and node.op.name in _RESHAPES:
+            return Call(get_op("reshape"), parts[:1], attrs, span=node.span)
+        return Call(node.op, parts, attrs, span=node.span)
+
+    def _positions(self, node: Expr, axis: int, region: _Region) -> Expr:
+        key = (id(region), id(node), axis)
+        found = self._selected.get(key)
+        if found is None:
+            found = self._selected[key] = region.select(self._whole[id(node)], axis)
+        return found

@@ -1,0 +1,94 @@
+"""Aligned axes: a call on some positions of its operands has those positions of the result."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from passat.ir.aligned_axes import aligned_axes
+from passat.ir.attrs import Attrs
+from passat.ir.expr import Call, Expr, Tuple, Var
+from passat.ir.infer import infer_type
+from passat.ir.traverse import post_order
+from passat.ir.types import TensorType
+from tests.rules.building import const, func, ops, tup, var
+from tests.rules.running import assert_equal_in_value
+
+x, y, row, scalar = var("x", (2, 3, 4)), var("y", (2, 3, 4)), var("row", (4,)), var("scalar", ())
+one_row, other = var("one_row", (2, 1, 4)), var("other", (2, 4, 5))
+matrix, weights, names = var("matrix", (4, 5)), var("weights", (5, 4)), var("names", ("b", "s", 4))
+
+CASES: Sequence[tuple[Expr, Sequence[tuple[int | None, ...] | None]]] = [
+    (ops.tanh(x), [(0,), (1,), (2,)]),
+    (x + row, [(0, None), (1, None), (2, 0)]),
+    (ops.subtract(scalar, x), [(None, 0), (None, 1), (None, 2)]),
+    (x * one_row, [(0, 0), (1, None), (2, 2)]),
+    (ops.where(ops.greater(x, y), x, row), [(0, 0, None), (1, 1, None), (2, 2, 0)]),
+    (ops.nn.matmul(x, matrix), [(0, None), (1, None), None]),
+    (ops.nn.matmul(x, other), [(0, 0), (1, None), None]),
+    (ops.nn.matmul(matrix, weights, transpose_a=True, transpose_b=True), [(1, None), None]),
+    (ops.nn.matmul(row, matrix), [None]),
+    (ops.nn.dense(x, weights), [(0, None), (1, None), None]),
+    (ops.nn.bias_add(x, row, axis=-1), [(0, None), (1, None), None]),
+    (ops.nn.softmax(x, axis=1), [(0,), None, (2,)]),
+    (ops.nn.log_softmax(x), [(0,), (1,), None]),
+    (ops.nn.layer_norm(x, row, row), [(0, None, None), (1, None, None), None]),
+    (ops.nn.rms_norm(x, var("plane", (3, 4)), axis=1), [(0, None), None, None]),
+    (ops.sum(x, axis=(1,)), [(0,), (2,)]),
+    (ops.mean(x, axis=(2,), keepdims=True), [(0,), (1,), None]),
+    (ops.max(x, axis=(2,), exclude=True), [(2,)]),
+    (ops.transpose(x, axes=(2, 0, 1)), [(2,), (0,), (1,)]),
+    (ops.transpose(x), [(2,), (1,), (0,)]),
+    (ops.reshape(x, newshape=(2, 3, 2, 2)), [(0,), (1,), None, None]),
+    (ops.reshape(x, newshape=(6, 4)), [None, (2,)]),
+    (ops.reshape(names, newshape=(0, 0, 2, 2)), [(0,), (1,), None, None]),
+    (ops.expand_dims(x, axis=1), [(0,), None, (1,), (2,)]),
+    (ops.squeeze(one_row), [(0,), (2,)]),
+    (ops.strided_slice(x, begin=(1,), end=(3,), axes=(1,)), [(0,), None, (2,)]),
+    (ops.take(x, const(1, "int64"), axis=1), [(0, None), (2, None)]),
+    (ops.take(x, const([[1, 0]], "int64"), axis=1), [(0, None), None, None, (2, None)]),
+    (ops.take(x, const(3, "int64")), []),
+    (ops.concatenate(tup(x, one_row), axis=1), [(0,), None, (2,)]),
+    (tup(x, y), [(0, 0), (1, 1)]),
+    (ops.split(x, indices_or_sections=2, axis=2), [(0,), (1,), None]),
+    (ops.split(x, indices_or_sections=2, axis=2)[0], [(0,), (1,), (2,)]),
+    (ops.cumsum(x, axis=1), [None, None, None]),
+    (ops.nn.batch_matmul(x, var("right", (2, 5, 4))), [None, None, None]),
+    (ops.nn.dropout(x)[0], [(0,), (1,), (2,)]),
+    (ops.nn.dropout(x), [None, None]),
+]
+
+
+@pytest.mark.parametrize(("call", "expected"), CASES)
+def test_the_axes_of_a_call(call: Expr, expected: Sequence[tuple[int | None, ...] | None]) -> None:
+    infer_type(call)
+    assert [aligned_axes(call, axis) for axis in range(len(expected))] == list(expected)
+
+
+LAWS = [
+    (call, axis)
+    for call, expected in CASES
+    if isinstance(call, Call)
+    for axis, aligned in enumerate(expected)
+    if aligned is not None and isinstance(infer_type(call).checked_type, TensorType)
+]
+
+
+@pytest.mark.parametrize(("call", "axis"), LAWS)
+def test_positions_of_operands_give_those_of_the_result(call: Call, axis: int) -> None:
+    """The law: a call on the last and first positions of its operands is the last and first position of its result."""
+    aligned = aligned_axes(call, axis)
+    assert aligned is not None
+    places = const([-1, 0], "int64")
+
+    def chosen(part: Expr, at: int | None) -> Expr:
+        if isinstance(part, Tuple):
+            return tup(*[chosen(field, at) for field in part.fields])
+        return part if at is None else ops.take(part, places, axis=at)
+
+    parts = [chosen(part, at) for part, at in zip(call.args, aligned, strict=True)]
+    attrs = call.attrs
+    if "newshape" in attrs:
+        attrs = Attrs(attrs, newshape=tuple(2 if place == axis else size for place, size in enumerate(attrs.newshape)))
+    params = [node for node in post_order(call) if isinstance(node, Var)]
+    before, after = func(ops.take(call, places, axis=axis), *params), func(Call(call.op, parts, attrs), *params)
+    assert_equal_in_value(before, after, exact=False, special=False, sizes={"b": 2, "s": 3})

@@ -1,0 +1,194 @@
+"""HoistSelections: what the program does not select is not computed."""
+
+import random
+
+import numpy as np
+import pytest
+from onnx import parser
+from onnx.shape_inference import infer_shapes
+
+from passat.ir.expr import Expr, Function
+from passat.ir.infer import infer_type
+from passat.optimizer import optimize
+from passat.rules.passes.hoist_selections import HoistSelections, hoist_selections
+from tests.rules.building import const, func, numbers, ops, tup, var
+from tests.rules.passes.golden import becomes, stays
+from tests.rules.running import assert_equal_in_value
+from tests.share import share
+
+DATA = "%x: (2, 8, 4), %w: (4, 4), %b: (4)"
+FIRST = "strided_slice({}, begin=[0], end=[1], strides=[1], axes=[1])"
+PARTS = "%0 = split(nn.matmul(%x, %w), indices_or_sections=2, axis=2);"
+CUT = FIRST.format("%x")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(f"{FIRST.format('nn.matmul(%x, %w)')}", f"nn.matmul({CUT}, %w)", id="a product"),
+        pytest.param(
+            f"%0 = nn.matmul(%x, %w) + %b; {FIRST.format('nn.layer_norm(nn.relu(%0), %b, %b)')}",
+            f"%0 = nn.matmul({CUT}, %w) + %b; nn.layer_norm(nn.relu(%0), %b, %b)",
+            id="calls that work row by row",
+        ),
+        pytest.param(
+            f"%0 = nn.matmul(%x, %w); %1 = %0 + nn.relu(%0); {FIRST.format('%1')}",
+            f"%0 = nn.matmul({CUT}, %w); %0 + nn.relu(%0)",
+            id="a tensor that two calls read, of which all positions are selected",
+        ),
+        pytest.param(
+            f"%0 = nn.matmul(%x, %w); %1 = nn.softmax(%0, axis=1); %2 = %0 + %1; ({FIRST.format('nn.matmul(%2, %w)')}, %1)",
+            f"%0 = nn.matmul(%x, %w); %1 = nn.softmax(%0, axis=1); %2 = {FIRST.format('%0')} + {FIRST.format('%1')};"
+            "(nn.matmul(%2, %w), %1)",
+            id="positions that the program reads elsewhere are whole",
+        ),
+        pytest.param(
+            "%0 = reshape(nn.matmul(%x, %w), newshape=[2, 8, 2, 2]); strided_slice(transpose(%0, axes=[0, 2, 1, 3]), begin=[-1],"
+            " end=[9223372036854775807], strides=[1], axes=[2])",
+            "%0 = nn.matmul(strided_slice(%x, begin=[-1], end=[9223372036854775807], strides=[1], axes=[1]), %w);"
+            "transpose(reshape(%0, newshape=[2, 1, 2, 2]), axes=[0, 2, 1, 3])",
+            id="views",
+        ),
+        pytest.param(
+            "%0 = split(nn.matmul(%x, %w), indices_or_sections=2, axis=2); " + FIRST.format("concatenate((%0.1, %0.0), axis=2)"),
+            f"%0 = split(nn.matmul({CUT}, %w), indices_or_sections=2, axis=2); concatenate((%0.1, %0.0), axis=2)",
+            id="parts",
+        ),
+        pytest.param(
+            f"{PARTS} %1 = %0.1; (%0.0, {FIRST.format('nn.matmul(concatenate((%1, %1), axis=2), %w)')})",
+            f"{PARTS} %1 = {FIRST.format('%0.1')}; (%0.0, nn.matmul(concatenate((%1, %1), axis=2), %w))",
+            id="a part of a whole",
+        ),
+    ],
+)
+def test_what_is_selected(before: str, after: str) -> None:
+    becomes(HoistSelections(), DATA, before, after, sharing=True)
+
+
+def test_a_gather_keeps_the_axis_until_the_end() -> None:
+    x, w = var("x", ("batch", "sequence", 4)), var("w", (4, 4))
+    before = func(ops.take(ops.nn.matmul(x, w), const(-1, "int64"), axis=1), x, w)
+    after = func(ops.squeeze(ops.nn.matmul(ops.take(x, const([-1], "int64"), axis=1), w), axis=(1,)), x, w)
+    assert str(hoist_selections(before)) == str(after)
+
+
+def test_an_index_that_is_computed() -> None:
+    x, w, i = var("x", ("batch", "sequence", 4)), var("w", (4, 4)), var("i", (), "int64")
+    before = func(ops.take(ops.nn.matmul(x, w), i, axis=1), x, w, i)
+    after = func(ops.squeeze(ops.nn.matmul(ops.take(x, ops.expand_dims(i, axis=0), axis=1), w), axis=(1,)), x, w, i)
+    assert str(hoist_selections(before)) == str(after)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        FIRST.format("nn.relu(%x)"),  # no product
+        f"%0 = nn.matmul(%x, %w); ({FIRST.format('%0')}, %0)",  # read as a whole
+        f"%0 = nn.matmul(%x, %w); ({FIRST.format('%0')}, strided_slice(%0, begin=[1], end=[2], strides=[1], axes=[1]))",  # two selections
+        "strided_slice(nn.matmul(%x, %w), begin=[0], end=[5], strides=[1], axes=[1])",  # more than half
+        "strided_slice(nn.matmul(%x, %w), begin=[0], end=[1], strides=[1], axes=[2])",  # columns
+        "strided_slice(nn.matmul(%x, %w), begin=[0, 0], end=[1, 1], strides=[1, 1], axes=[0, 1])",  # two axes
+        FIRST.format("nn.softmax(nn.matmul(%x, %w), axis=1)"),  # positions depend on each other
+    ],
+)
+def test_what_stays(body: str) -> None:
+    stays(HoistSelections(), DATA, body)
+
+
+def test_exact_programs_stay() -> None:
+    stays(HoistSelections(), DATA, FIRST.format("nn.matmul(%x, %w)"), rules__math="exact")
+
+
+FEATURES = 4
+
+
+def drawn(seed: int) -> Function:
+    """A random program of calls on stacks of rows, of which it selects some positions."""
+    chance = random.Random(seed)
+    shape = chance.choice(((2, 6), ("batch", "sequence"), ("batch", 6)))
+    x, y = (var(name, (*shape, FEATURES)) for name in "xy")
+    row, weight = numbers((FEATURES,)), const(np.random.default_rng(seed).normal(0, FEATURES**-0.5, (FEATURES, FEATURES)))
+    values: list[Expr] = [x, y]
+
+    def heads(a: Expr) -> Expr:
+        made: Expr = ops.transpose(ops.reshape(a, newshape=(0, 0, 2, FEATURES // 2)), axes=(0, 2, 1, 3))
+        return made
+
+    def step(a: Expr, b: Expr) -> Expr:
+        made: Expr
+        match chance.randrange(10):
+            case 0 | 1 | 2:
+                made = ops.nn.matmul(a, weight) + row
+            case 3:
+                made = a + b
+            case 4:
+                made = ops.nn.layer_norm(a, row, row)
+            case 5:
+                made = a - ops.mean(a, axis=(chance.choice((1, 2, 2)),), keepdims=True)
+            case 6:
+                parts = ops.split(a, indices_or_sections=2, axis=2)
+                made = ops.concatenate(tup(parts[1], parts[0]), axis=2)
+            case 7:
+                scores = ops.nn.softmax(ops.nn.matmul(heads(a), ops.transpose(heads(b), axes=(0, 1, 3, 2))))
+                mixed = ops.transpose(ops.nn.matmul(scores, heads(b)), axes=(0, 2, 1, 3))
+                made = ops.reshape(mixed, newshape=(0, 0, FEATURES))
+            case 8:
+                made = ops.squeeze(ops.expand_dims(a, axis=1), axis=(1,))
+            case _:
+                made = ops.tanh(a)
+        return made
+
+    def selected(a: Expr) -> Expr:
+        made: Expr
+        match chance.randrange(4):
+            case 0:
+                made = ops.take(a, const(chance.choice((0, -1)), "int64"), axis=1)
+            case 1:
+                made = ops.take(a, const([chance.choice((0, 3))], "int64"), axis=1)
+            case 2:
+                made = ops.strided_slice(a, begin=(-1,), end=(1 << 62,), strides=(1,), axes=(1,))
+            case _:
+                made = ops.strided_slice(a, begin=(0,), end=(1,), strides=(1,), axes=(1,))
+        return made
+
+    for _ in range(chance.randrange(6, 16)):
+        values.append(step(chance.choice(values[-3:]), chance.choice(values)))
+    results = [selected(values[-1])]
+    if chance.random() < 0.3:
+        results.append(selected(chance.choice(values)))
+    if chance.random() < 0.2:
+        results.append(chance.choice(values))
+    return infer_type(func(results[0] if len(results) == 1 else tup(*results)))
+
+
+@pytest.mark.parametrize("seed", range(share(40, 2000)))
+def test_values_are_kept(seed: int) -> None:
+    before = drawn(seed)
+    assert_equal_in_value(before, hoist_selections(before), exact=False, special=False, sizes={"batch": 2, "sequence": 5}, rounds=1)
+
+
+def test_most_programs_change() -> None:
+    programs = list(map(drawn, range(20)))
+    assert sum(hoist_selections(program) is not program for program in programs) > 10
+
+
+CLASSIFIER = """<ir_version: 9, opset_import: ["": 20]> classifier (float[batch, 12, 16] x) => (float[batch, 4] y) <int64 first = {0}> {
+    v = Constant<value_ints = [16, 16]>()  u = ConstantOfShape<value = float[1] {0.1}>(v)
+    p = MatMul(x, u)  q = Gelu(p)  h = Add(q, x)
+    keys = Transpose<perm = [0, 2, 1]>(h)  scores = MatMul(h, keys)  weights = Softmax(scores)  mixed = MatMul(weights, h)  k = Add(mixed, h)
+    r = MatMul(k, u)  s = Gelu(r)  t = Add(s, k)
+    c = Gather<axis = 1>(t, first)  four = Constant<value_ints = [16, 4]>()  head = ConstantOfShape<value = float[1] {0.2}>(four)
+    y = MatMul(c, head)
+}"""
+
+
+def test_the_last_layer_of_a_classifier() -> None:
+    """Keys and values of the last layer are whole; its queries, sums and products are of the position that the classifier reads."""
+    result = optimize(parser.parse_model(CLASSIFIER), verify=True)
+    assert result.report.verification is not None
+    assert result.report.verification.equal
+    shapes = {
+        value.name: [size.dim_value for size in value.type.tensor_type.shape.dim] for value in infer_shapes(result.model).graph.value_info
+    }
+    gelus = [shapes[node.output[0]] for node in result.model.graph.node if node.op_type == "Gelu"]
+    assert [sizes[1] for sizes in gelus] == [12, 1]
