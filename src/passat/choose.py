@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as AnyValue
 
 from passat.apart import EndedError
-from passat.feeds import InputsError, Trial, first_axes, make_feed, size_assignments, symbols
+from passat.feeds import InputsError, Trial, first_axes, make_feed, namings, size_assignments, symbols
 from passat.ir.attrs import Attrs
 from passat.ir.equality import structural_equal, structural_hash
 from passat.ir.module import IRModule
@@ -53,21 +53,22 @@ def choose_feed(runner: Runner, how: Comparing, given: Mapping[str, int] = Mappi
             if sizes.get(name, size) != size:
                 raise InputsError(f"{how.given.name}: the size {name} is {sizes[name]}, not {size}")
         return how.given.feed(runner.inputs)
-    names = [name for name in symbols(runner.inputs) if name not in given]
-    equal = [dict.fromkeys(names, size) for size in (64, 32, 16, 8, 4)] if names else []
     reason = ""
-    others = itertools.islice(size_assignments(names, first_axes(runner.inputs)), ATTEMPTS if names else 7)
-    for attempt, assignment in enumerate([*equal, *others]):
-        for rank in (0, 1, 2, 4):
-            try:
-                feed = make_feed(runner.inputs, Trial(how.seed + attempt, {**assignment, **given}, rank=rank))
-                runner.run(feed)
-            except EndedError as error:
-                raise NothingToTimeError(f"does not run on random inputs: {error}") from error
-            except Exception as error:  # ONNX Runtime's errors have no common base class
-                reason = reason or sentence_of(error)
-            else:
-                return feed
+    for inputs in namings(runner.inputs):
+        names = [name for name in symbols(inputs) if name not in given]
+        equal = [dict.fromkeys(names, size) for size in (64, 32, 16, 8, 4)] if names else []
+        others = itertools.islice(size_assignments(names, first_axes(inputs)), ATTEMPTS if names else 7)
+        for attempt, assignment in enumerate([*equal, *others]):
+            for rank in (0, 1, 2, 4):
+                try:
+                    feed = make_feed(inputs, Trial(how.seed + attempt, {**assignment, **given}, rank=rank))
+                    runner.run(feed)
+                except EndedError as error:
+                    raise NothingToTimeError(f"does not run on random inputs: {error}") from error
+                except Exception as error:  # ONNX Runtime's errors have no common base class
+                    reason = reason or sentence_of(error)
+                else:
+                    return feed
     raise NothingToTimeError(f"does not run on random inputs: {reason}")
 
 

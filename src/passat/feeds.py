@@ -1,12 +1,12 @@
 """Inputs for models: random ones by element type and shape, with sizes for symbolic dimensions and ranges for integers; or given ones."""
 
+import itertools
 import math
 import os
 import re
 import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import combinations
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
@@ -35,6 +35,8 @@ SAFE_RANGE: Final = range(2)
 """Valid indices, masks and token types in nearly every model."""
 WIDE_RANGES: Final = (range(-50, 50), range(50))
 """Ranges that distinguish the rows of an embedding; a tensor with four dimensions of such sizes is still small."""
+_FEW_ITERATIONS: Final = range(2, 6)
+"""Positive values of one integer, which may be the number of iterations of a loop."""
 _EMPTY_ROWS: Final = 0.25
 """The share of rows that are 0 throughout, in every second trial, of inputs that may be masks."""
 _BYTES: Final = {"int8": range(-128, 128), "uint8": range(256)}
@@ -61,6 +63,8 @@ class InputSpec:
     shape: tuple[int | str | None, ...] = ()
     scalar: bool = False
     """True if the model declares a scalar; ONNX Runtime reports inputs of unknown rank as scalars."""
+    compared: tuple[int, ...] = ()
+    """Integers that the model compares the input with."""
 
     @property
     def element_type(self) -> str:
@@ -79,6 +83,12 @@ class InputSpec:
     def is_index(self) -> bool:
         """True for wide integers, which may be indices, masks or sizes."""
         return self.element_type in ("int16", "int32", "int64", "uint16", "uint32", "uint64")
+
+    @property
+    def is_choice(self) -> bool:
+        """True for one boolean or wide integer, which may be a flag, a mode or a number of iterations."""
+        single = self.scalar or (bool(self.shape) and all(dim == 1 for dim in self.shape))
+        return single and (self.type == "tensor(bool)" or (self.type.startswith("tensor(") and self.is_index))
 
     @property
     def of_any_rank(self) -> bool:
@@ -120,13 +130,33 @@ def symbols(specs: Sequence[InputSpec]) -> list[str]:
     return list(found)
 
 
+def namings(specs: Sequence[InputSpec]) -> Iterator[tuple[InputSpec, ...]]:
+    """The inputs, and if that differs, with unknown dimensions named by their place among those of their input, not by their axis: then the
+    unknown size of a recurrent state of shape [2, ?, 128] is the batch, as the first one of an input of shape [?, ?] is.
+
+    >>> [[spec.shape for spec in each] for each in namings([InputSpec("x", "tensor(float)", (None, 4)), InputSpec("h", "", (2, None))])]
+    [[(None, 4), (2, None)], [('?0', 4), (2, '?0')]]
+    """
+    yield tuple(specs)
+    unknown = [[axis for axis, dim in enumerate(spec.shape) if not (isinstance(dim, int) or dim)] for spec in specs]
+    if any(axes != list(range(len(axes))) for axes in unknown):
+        yield tuple(
+            replace(spec, shape=tuple(f"?{axes.index(axis)}" if axis in axes else dim for axis, dim in enumerate(spec.shape)))
+            for spec, axes in zip(specs, unknown, strict=True)
+        )
+
+
 def first_axes(specs: Sequence[InputSpec]) -> frozenset[str]:
-    """The names of batches: symbolic dimensions that are only first axes, of inputs some of which have other symbolic dimensions."""
+    """The names of batches: symbolic dimensions that are the first axis of an input, and of others at most the first symbolic axis, as in
+    recurrent states; of inputs some of which have other symbolic dimensions."""
     first: set[str] = set()
     other: set[str] = set()
+    behind_known: set[str] = set()
     for spec in specs:
-        for axis, dim in enumerate(spec.shape):
-            (other if axis else first).update(names_in(_dim(dim, axis)))
+        symbolic = [(axis, names_in(_dim(dim, axis))) for axis, dim in enumerate(spec.shape)]
+        for place, (axis, names) in enumerate((axis, names) for axis, names in symbolic if names):
+            (other if place else behind_known if axis else first).update(names)
+    other |= behind_known - first
     return frozenset(first - other) if other else frozenset()
 
 
@@ -159,7 +189,7 @@ def size_assignments(names: Sequence[str], batches: Collection[str] = ()) -> Ite
                 yield dict.fromkeys(names, size)
     inner = [name for name in names if name not in batches]
     for total in inner:
-        for first, second in combinations([name for name in inner if name != total], 2):
+        for first, second in itertools.combinations([name for name in inner if name != total], 2):
             for sizes in small:
                 yield sizes | {total: sizes[first] + sizes[second]}
 
@@ -167,7 +197,24 @@ def size_assignments(names: Sequence[str], batches: Collection[str] = ()) -> Ite
 def make_feed(specs: Sequence[InputSpec], trial: Trial) -> dict[str, AnyValue]:
     """An array, or a list of arrays for a sequence, for every input. Raises FeedError for unsupported types or sizes."""
     random = np.random.default_rng(trial.seed)
-    return {spec.name: _value(spec, trial, random) for spec in specs}
+    feed = {spec.name: _value(spec, trial, random) for spec in specs}
+    for place, spec in enumerate(spec for spec in specs if spec.is_choice):
+        feed[spec.name] = _choice(spec, place, trial, feed[spec.name])
+    return feed
+
+
+def _choice(spec: InputSpec, place: int, trial: Trial, drawn: Array) -> Array:
+    """One value, chosen so that a few trials take the branches of a model: `drawn` and the integers that the model compares it with;
+    `drawn` and a few iterations of a loop; or both values of a flag, in every combination with two other flags."""
+    seed = trial.seed
+    if spec.compared:
+        value = (drawn.item(), *spec.compared)[(seed + place) % (1 + len(spec.compared))]
+    elif spec.name in trial.ranges:
+        value = _FEW_ITERATIONS[seed // 4 % len(_FEW_ITERATIONS)] if seed // 2 % 2 else drawn.item()
+    else:
+        halves, parity = (seed + 1) // 2, seed
+        value = ((halves, parity, halves + parity)[place % 3] + place // 3) % 2
+    return np.full(drawn.shape, value).astype(drawn.dtype)
 
 
 def _value(spec: InputSpec, trial: Trial, random: np.random.Generator) -> AnyValue:

@@ -6,7 +6,7 @@ ONNX Runtime's errors have no common base class but Exception, which is what is 
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -21,6 +21,7 @@ from passat.feeds import (
     Trial,
     first_axes,
     make_feed,
+    namings,
     read_inputs,
     size_assignments,
     symbols,
@@ -260,14 +261,39 @@ class Reference:
         return {**make_feed([spec for spec in self.inputs if spec.name not in self._given.arrays], trial), **self._given.feed(self.inputs)}
 
     def _run_original(self, runner: Runner, seed: int, wanted: int) -> None:
-        self.inputs, self.outputs = runner.inputs, runner.outputs
+        self.inputs, self.outputs = self._with_compared(runner.inputs), runner.outputs
+        if self._given is not None:
+            self._run_given(runner, self._given, seed)
+        own = len(self.trials)
+        reason = ""
+        for named in namings(self.inputs):
+            self.inputs = named
+            failed = self._run_random(runner, seed, wanted)
+            reason = reason or failed
+            if len(self.trials) > own or self.ended:
+                break
+        if not self.trials:
+            self.skipped = f"the original does not run on random inputs: {self.ended or reason}; {_OTHER_INPUTS}"
+
+    def _with_compared(self, inputs: tuple[InputSpec, ...]) -> tuple[InputSpec, ...]:
+        """The inputs, with the integers that the model compares them with."""
+        names = [spec.name for spec in inputs if spec.is_choice and spec.is_index]
+        if not names:
+            return inputs
+        from passat.ir.onnx.compared import compared_integers  # needs onnx
+
+        compared = compared_integers(self._original.proto, names)
+        return tuple(replace(spec, compared=compared.get(spec.name, ())) for spec in inputs)
+
+    def _run_random(self, runner: Runner, seed: int, wanted: int) -> str:
+        """Adds up to as many trials as wanted on random inputs. Returns why the first one that failed did, or ""."""
         names = symbols(self.inputs)
-        wanted = wanted if names else min(wanted, 2 if self.inputs else 1)
+        if not names:  # trials differ only in the values
+            choices = [spec for spec in self.inputs if spec.is_choice]
+            wanted = min(wanted, 3 if choices else 2 if self.inputs else 1)
         ranks = [0, 1, 2, 4] if any(spec.of_any_rank for spec in self.inputs) else [0]
         ranges: Mapping[str, range] = {}
         reason = ""
-        if self._given is not None:
-            self._run_given(runner, self._given, seed)
         own = len(self.trials)
         endings = 0
         for attempt, sizes in zip(range(ATTEMPTS), size_assignments(names, first_axes(self.inputs)), strict=False):
@@ -277,9 +303,9 @@ class Reference:
                 trial = Trial(seed + attempt, sizes, rank=rank)
                 try:
                     if len(self.trials) == own:
-                        ranges = _widest_ranges(runner, trial)
+                        ranges = _widest_ranges(runner, self.inputs, trial)
                     # Every second trial uses the safe range, in which masks and flags take all their values.
-                    trial, values = _run_or_narrow(runner, replace(trial, ranges={} if attempt % 2 else ranges))
+                    trial, values = _run_or_narrow(runner, self.inputs, replace(trial, ranges={} if attempt % 2 else ranges))
                 except Exception as error:
                     reason = reason or sentence_of(error)
                     endings += isinstance(error, EndedError)
@@ -290,9 +316,8 @@ class Reference:
                 ranks = [rank]
                 break
             if len(self.trials) - own == wanted:
-                return
-        if not self.trials:
-            self.skipped = f"the original does not run on random inputs: {self.ended or reason}; {_OTHER_INPUTS}"
+                break
+        return reason
 
     def _run_given(self, runner: Runner, given: GivenInputs, seed: int) -> None:
         """Adds the user's inputs as a trial; results of unknown nodes are random. Raises InputsError."""
@@ -449,20 +474,20 @@ class Reference:
         return ""
 
 
-def _widest_ranges(runner: Runner, trial: Trial) -> dict[str, range]:
+def _widest_ranges(runner: Runner, inputs: Sequence[InputSpec], trial: Trial) -> dict[str, range]:
     """For each integer input, the widest range on which the model runs and stays as finite as on the safe range."""
     ranges: dict[str, range] = {}
-    indices = [spec for spec in runner.inputs if spec.is_index][:8]
+    indices = [spec for spec in inputs if spec.is_index][:8]
     if not indices:
         return ranges
-    base = finite_share(runner.run(make_feed(runner.inputs, trial)))
+    base = finite_share(runner.run(make_feed(inputs, trial)))
     for spec in indices:
         for among in WIDE_RANGES:
             if among.start < 0 and spec.element_type.startswith("u"):
                 continue
             wider = {**ranges, spec.name: among}
             try:
-                share = finite_share(runner.run(make_feed(runner.inputs, replace(trial, ranges=wider))))
+                share = finite_share(runner.run(make_feed(inputs, replace(trial, ranges=wider))))
             except Exception:  # an index out of range
                 continue
             if share >= base:
@@ -471,11 +496,11 @@ def _widest_ranges(runner: Runner, trial: Trial) -> dict[str, range]:
     return ranges
 
 
-def _run_or_narrow(runner: Runner, trial: Trial) -> tuple[Trial, list[AnyValue]]:
+def _run_or_narrow(runner: Runner, inputs: Sequence[InputSpec], trial: Trial) -> tuple[Trial, list[AnyValue]]:
     """Runs a trial; falls back to the safe ranges if its wide ranges do not fit its sizes."""
     if trial.ranges:
         try:
-            return trial, runner.run(make_feed(runner.inputs, trial))
+            return trial, runner.run(make_feed(inputs, trial))
         except Exception:  # an index out of range for these sizes
             trial = replace(trial, ranges={})
-    return trial, runner.run(make_feed(runner.inputs, trial))
+    return trial, runner.run(make_feed(inputs, trial))

@@ -1,0 +1,83 @@
+"""The comparison runs what a model chooses by its inputs: both branches of a flag, several iterations, lengths and modes that it asks for."""
+
+import copy
+
+import pytest
+from onnx import ModelProto, parser
+
+from passat.feeds import InputSpec, Trial, make_feed
+from tests.comparing import compare_models
+
+FLAG = """<ir_version: 9, opset_import: ["" : 18]> g (bool{shape} flag, float[4] x) => (float[4] y) {{
+    y = If (flag) <then_branch = t () => (float[4] a) {{ a = {then}(x) }}, else_branch = e () => (float[4] b) {{ b = {otherwise}(x) }}>
+}}"""
+LOOP = """<ir_version: 9, opset_import: ["" : 18]> g (int64 count, float[4] x) => (float[4] y) {{
+    yes = Constant <value = bool {{1}}> ()
+    y = Loop (count, yes, x) <body = b (int64 i, bool c, float[4] v) => (bool d, float[4] w) {{
+        d = Identity(c)
+        w = Add({carried}, {carried})
+    }}>
+}}"""
+RATE = """<ir_version: 9, opset_import: ["" : 18]> g (int64 rate, float[4] x) => (float[4] y) {{
+    {constant}
+    whole = Cast <to = 6> (rate)
+    is_wide = Equal ({first}, {second})
+    y = If (is_wide) <then_branch = t () => (float[4] a) {{ a = {then}(x) }}, else_branch = e () => (float[4] b) {{ b = Neg(x) }}>
+}}"""
+WIDE = "wide = Constant <value = int32 {16000}> ()"
+SOUND = """<ir_version: 9, opset_import: ["" : 18]> g (float[?, ?] x, float[2, ?, 8] state) => (float[?, ?] y, float[2, ?, 8] next) {
+    pads = Constant <value = int64[4] {0, 0, 0, 40}> ()
+    axes = Constant <value = int64[2] {0, 2}> ()
+    rows = Constant <value = int64[2] {-1, 1}> ()
+    padded = Pad <mode = "reflect"> (x, pads)
+    sums = ReduceSum <keepdims = 0> (state, axes)
+    column = Reshape (sums, rows)
+    y = Concat <axis = 1> (padded, column)
+    next = SCALE (state)
+}"""
+
+
+def flag(then: str, otherwise: str, shape: str = "") -> ModelProto:
+    return parser.parse_model(FLAG.format(then=then, otherwise=otherwise, shape=shape))
+
+
+@pytest.mark.parametrize("shape", ["", "[1]"])
+@pytest.mark.parametrize("seed", range(6))
+def test_both_branches_of_a_flag_run(seed: int, shape: str) -> None:
+    original = flag("Neg", "Sin", shape)
+    assert compare_models(original, copy.deepcopy(original), seed=seed).equal is True
+    assert compare_models(original, flag("Cos", "Sin", shape), seed=seed).equal is False
+    assert compare_models(original, flag("Neg", "Cos", shape), seed=seed).equal is False
+
+
+def test_flags_have_all_values_in_pairs() -> None:
+    specs = [InputSpec(name, "tensor(bool)", (), scalar=True) for name in ("a", "b", "c")]
+    feeds = [make_feed(specs, Trial(seed)) for seed in range(4)]
+    for first, second in (("a", "b"), ("b", "c"), ("a", "c")):
+        assert len({(bool(feed[first]), bool(feed[second])) for feed in feeds}) == 4
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_loop_runs_more_than_one_iteration(seed: int) -> None:
+    original = parser.parse_model(LOOP.format(carried="v"))
+    assert compare_models(original, copy.deepcopy(original), seed=seed).equal is True
+    assert compare_models(original, parser.parse_model(LOOP.format(carried="x")), seed=seed).equal is False
+
+
+@pytest.mark.parametrize("operands", [("whole", "wide"), ("wide", "whole")])
+def test_an_integer_takes_the_value_that_the_model_compares_it_with(operands: tuple[str, str]) -> None:
+    def rate(then: str) -> ModelProto:
+        return parser.parse_model(RATE.format(constant=WIDE, first=operands[0], second=operands[1], then=then))
+
+    assert compare_models(rate("Sin"), rate("Sin")).equal is True
+    report = compare_models(rate("Sin"), rate("Cos"))
+    assert report.equal is False
+
+
+def test_the_unknown_size_of_a_state_is_the_batch() -> None:
+    """The sequence must be longer than its padding, and the batch of the state is on another axis than that of the input."""
+    sound = [parser.parse_model(SOUND.replace("SCALE", op)) for op in ("Neg", "Abs")]
+    report = compare_models(sound[0], sound[0])
+    assert report.equal is True
+    assert all(trial.sizes["?0"] < trial.sizes["?1"] for trial in report.trials)
+    assert compare_models(*sound).equal is False
