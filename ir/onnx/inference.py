@@ -121,13 +121,15 @@ def node_types(
     if any(map(_vague, types)) or any(starmap(is_absurd, attrs.items())):
         return [UNKNOWN] * present
     absent = [isinstance(type_, TupleType) for type_ in types[:count]]
+    if op.op_type == "Resize" and attrs["opset"] >= 13:  # ONNX's inference counts empty operands, which earlier opsets require, as given
+        absent = [gone or (0 < i < 3 and _is_empty(types[i])) for i, gone in enumerate(absent)]
     node = node_proto(op, absent, attrs)
     if op.op_type == "Split" and attrs.get("num_outputs", len(node.output)) != len(node.output):  # crashes ONNX's inference
         raise OpTypeError(f"has {len(node.output)} outputs, but its attribute num_outputs is {attrs['num_outputs']}")
     if op.op_type == "STFT" and "onesided" not in attrs:
         node.attribute.add(name="onesided", type=AttributeProto.INT, i=1)  # the default, which ONNX's inference treats as 0
     given = {f"i{i}" if i < count else outer_name(i - count): _proto(type_) for i, type_ in enumerate(types) if i >= count or not absent[i]}
-    values = {f"i{i}": value for i, value in (data or {}).items()}
+    values = {f"i{i}": value for i, value in (data or {}).items() if not absent[i]}
     try:
         found = infer_node_outputs(schema, node, given, values, opset_imports=_imports(op.domain, attrs["opset"], _domains(attrs)))
     except (InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError) as error:  # RuntimeError: too few outputs
@@ -142,6 +144,10 @@ def node_types(
     if inferred == [UNKNOWN] * present and not op.domain:
         inferred = [_not_inferred(op.op_type, types, attrs)] * present
     return inferred if op.domain else without_doubtful(node, attrs, types, inferred)
+
+
+def _is_empty(type_: Type) -> bool:
+    return isinstance(type_, TensorType) and type_.shape == (0,)
 
 
 def _not_inferred(op_type: str, types: Sequence[Type], attrs: Mapping[str, AnyValue]) -> Type:

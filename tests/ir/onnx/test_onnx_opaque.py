@@ -124,6 +124,17 @@ def test_types_that_depend_on_values_are_carried(parse: Parse) -> None:
     assert again.checked_type == call.checked_type
 
 
+def test_empty_operands_of_resize_are_absent(parse: Parse) -> None:
+    """As TensorFlow's converter and early exports of PyTorch write them, also in opsets where they are optional."""
+    model = parse(
+        "g (float[1, 3, H, W] x) => (float[N, C, K, L] y) <float[0] none = {}, int64[4] sizes = {1, 3, 17, 23}> {"
+        ' y = Resize <mode = "linear"> (x, none, none, sizes) }',
+        opset=18,
+    )
+    call: Any = from_onnx(model)["main"].body
+    assert repr(call.checked_type) == "Tensor[(1, 3, 17, 23), float32]"
+
+
 @pytest.mark.parametrize("made", ["s = Cast <to = 7> (k)", "s = Identity (l)", "o = Identity (l) s = Sub (o, one)"])
 def test_types_that_depend_on_values_that_few_calls_compute_from_constants(made: str, parse: Parse) -> None:
     constants = "<int32 k = {8}, int64 l = {8}, int64 one = {1}>"
