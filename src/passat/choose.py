@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 
+_ITERATIONS: Final = range(8, 9)
+"""The value of inputs of one integer, which may be the number of iterations of a loop: with 0 or 1, the body would not be timed."""
+
+
 class NothingToTimeError(PassatError, ValueError):
     """A model that does not run, so that it cannot be timed. The message says how it fails, without a subject."""
 
@@ -58,10 +62,11 @@ def choose_feed(runner: Runner, how: Comparing, given: Mapping[str, int] = Mappi
         names = [name for name in symbols(inputs) if name not in given]
         equal = [dict.fromkeys(names, size) for size in (64, 32, 16, 8, 4)] if names else []
         others = itertools.islice(size_assignments(names, first_axes(inputs)), ATTEMPTS if names else 7)
+        repeated = {spec.name: _ITERATIONS for spec in inputs if spec.is_choice and spec.is_index}
         for attempt, assignment in enumerate([*equal, *others]):
-            for rank in (0, 1, 2, 4):
+            for rank, ranges in itertools.product((0, 1, 2, 4), [repeated, {}] if repeated else [{}]):
                 try:
-                    feed = make_feed(inputs, Trial(how.seed + attempt, {**assignment, **given}, rank=rank))
+                    feed = make_feed(inputs, Trial(how.seed + attempt, {**assignment, **given}, ranges, rank=rank))
                     runner.run(feed)
                 except EndedError as error:
                     raise NothingToTimeError(f"does not run on random inputs: {error}") from error

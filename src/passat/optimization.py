@@ -256,6 +256,10 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome, reference: Refe
                 "--allow-unverified, or allow_unverified=True, accepts it unverified",
                 report,
             )
+        if report.verification.equal and (unrun := reference.unrun(outcome.model)):
+            report.warnings.append(
+                f"no input of the comparison runs the {unrun}; --inputs FILE.npz, or inputs=, compares on your own inputs"
+            )
 
 
 _SENSITIVE: Final = (

@@ -48,6 +48,8 @@ _AGAIN: Final = 5_000_011
 """The seed of the repeated run of the original: large, so that no random operator is likely to have it."""
 _ENDINGS: Final = 3
 """Number of crashes of ONNX Runtime's process on a model after which no other inputs are tried."""
+_SHOWN: Final = 3
+"""Number of branches that a report names."""
 _OTHER_INPUTS: Final = "--inputs FILE.npz, or inputs=, compares on your own inputs"
 _EMPTY: Final = "it has no elements on these inputs, so only its shape was compared"
 _LIBRARY: Final = "--custom-ops LIB, or custom_ops=, registers a library that has the operators"
@@ -350,6 +352,23 @@ class Reference:
                 found = VerifyReport(None, skipped=f"a second run of the original fails: {error}")
         parts = "" if self._cut is None or self.skipped else self._cut.where
         return replace(found, trials=tuple(self.trials), parts=parts, seconds=self.seconds + time.perf_counter() - started)
+
+    def unrun(self, candidate: "ModelProto") -> str:
+        """The branches of the original's If nodes that no trial runs, so that they are not compared: of those nodes that a candidate has by
+        the same name. Empty if that cannot be told."""
+        from passat.ir.onnx.branches import branch_names, computed_ifs, conditions_of  # needs onnx
+
+        nodes = [] if self._cut is not None or self.skipped else computed_ifs(self._original.proto)
+        if not nodes:
+            return ""
+        try:
+            session = self._session(self._original, conditions_of)
+            taken = [list(map(bool, session.run(self._feed(trial)))) for trial in self.trials]
+        except Exception:  # ONNX Runtime may not load a part of a model
+            return ""
+        unrun = branch_names(nodes, taken, candidate)
+        rest = len(unrun) - _SHOWN
+        return ", ".join(unrun[:_SHOWN] + ([f"{rest} more"] if rest > 0 else []))
 
     def differs_from_itself(self, report: VerifyReport) -> bool:
         """True if the original differs from itself about as much as a candidate differs from it, in the same outputs, when ONNX Runtime

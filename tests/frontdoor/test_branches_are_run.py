@@ -5,7 +5,11 @@ import copy
 import pytest
 from onnx import ModelProto, parser
 
+from passat import optimize
+from passat.choose import choose_feed
 from passat.feeds import InputSpec, Trial, make_feed
+from passat.runner import Runner
+from passat.verify import AS_USUAL
 from tests.comparing import compare_models
 
 FLAG = """<ir_version: 9, opset_import: ["" : 18]> g (bool{shape} flag, float[4] x) => (float[4] y) {{
@@ -34,6 +38,11 @@ SOUND = """<ir_version: 9, opset_import: ["" : 18]> g (float[?, ?] x, float[2, ?
     column = Reshape (sums, rows)
     y = Concat <axis = 1> (padded, column)
     next = SCALE (state)
+}"""
+GUARDED = """<ir_version: 9, opset_import: ["" : 18]> g (float[N, 4] x) => (float[N, 4] y) {
+    first = Neg (x) second = Neg (first)
+    size = Size (x) limit = Constant <value = int64 {LIMIT}> () large = Greater (size, limit)
+    y = If (large) <then_branch = t () => (float[N, 4] a) { a = Exp (second) }, else_branch = e () => (float[N, 4] b) { b = Sin (second) }>
 }"""
 
 
@@ -81,3 +90,18 @@ def test_the_unknown_size_of_a_state_is_the_batch() -> None:
     assert report.equal is True
     assert all(trial.sizes["?0"] < trial.sizes["?1"] for trial in report.trials)
     assert compare_models(*sound).equal is False
+
+
+@pytest.mark.parametrize(("limit", "unrun"), [(4, ""), (1000, "then_branch of 'y'"), (0, "else_branch of 'y'")])
+def test_branches_that_no_input_runs_are_named(limit: int, unrun: str) -> None:
+    result = optimize(parser.parse_model(GUARDED.replace("LIMIT", str(limit))))
+    assert result.report.verification is not None
+    assert result.report.verification.equal is True
+    assert [warning.partition(";")[0] for warning in result.report.warnings] == (
+        [f"no input of the comparison runs the {unrun}"] if unrun else []
+    )
+
+
+def test_the_timed_loop_has_iterations() -> None:
+    feed = choose_feed(Runner(parser.parse_model(LOOP.format(carried="v"))), AS_USUAL)
+    assert int(feed["count"]) == 8

@@ -1,0 +1,59 @@
+"""Observes which branches of a model's If nodes run, by a model that computes only their conditions."""
+
+from collections.abc import Sequence
+
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
+
+from passat.ir.onnx.scope import defined_names, free_names, nodes_of, subgraphs
+
+
+def computed_ifs(model: ModelProto) -> list[NodeProto]:
+    """The If nodes of the graph itself, not of subgraphs and functions, whose condition is computed."""
+    made = {name for node in model.graph.node if node.op_type != "Constant" for name in node.output}
+    return [node for node in model.graph.node if node.op_type == "If" and node.input[0] in made]
+
+
+def conditions_of(model: ModelProto) -> ModelProto:
+    """A model with the same inputs that returns the conditions of `computed_ifs`, in order."""
+    graph = model.graph
+    wanted = [node.input[0] for node in computed_ifs(model)]
+    kept, needed = _needed(graph, wanted)
+    stored = {tensor.name for tensor in graph.initializer} | {tensor.values.name for tensor in graph.sparse_initializer}
+    made = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
+    made.graph.name = graph.name
+    made.graph.input.extend(value for value in graph.input if value.name not in stored)
+    made.graph.initializer.extend(tensor for tensor in graph.initializer if tensor.name in needed)
+    made.graph.sparse_initializer.extend(tensor for tensor in graph.sparse_initializer if tensor.values.name in needed)
+    made.graph.node.extend(kept)
+    names = defined_names(graph)
+    for name in wanted:
+        output = f"{name}_observed"
+        while output in names:
+            output += "_"
+        names.add(output)
+        made.graph.node.append(helper.make_node("Identity", [name], [output]))
+        made.graph.output.append(helper.make_tensor_value_info(output, TensorProto.BOOL, None))
+    return made
+
+
+def branch_names(nodes: Sequence[NodeProto], taken: Sequence[Sequence[bool]], model: ModelProto) -> list[str]:
+    """The branches that no run takes, of some If nodes with their conditions in each run, if a model has nodes of the same names."""
+    names = {node.name or node.output[0] for node in nodes_of(model) if node.op_type == "If"}
+    return [
+        f"{'else' if runs[0] else 'then'}_branch of {name!r}"
+        for name, runs in zip((node.name or node.output[0] for node in nodes), zip(*taken, strict=True), strict=True)
+        if len(set(runs)) == 1 and name in names
+    ]
+
+
+def _needed(graph: GraphProto, names: list[str]) -> tuple[list[NodeProto], set[str]]:
+    """The nodes that some values depend on, in order, and the names that they read."""
+    needed = set(names)
+    kept: list[NodeProto] = []
+    for node in reversed(graph.node):
+        if needed.intersection(node.output):
+            kept.append(node)
+            needed.update(node.input)
+            for subgraph in subgraphs(node):
+                needed.update(free_names(subgraph))
+    return kept[::-1], needed
