@@ -8,13 +8,16 @@ import numpy as np
 from onnx import AttributeProto, NodeProto, SparseTensorProto, TensorProto
 
 from passat.ir.expr import Constant
+from passat.ir.module import IRModule
 from passat.ir.naming import Names
 from passat.ir.onnx.external import External
 from passat.ir.onnx.tensors import dense_proto, is_written_as_splat, tensor_proto
-from passat.ir.tensor import Tensor
+from passat.ir.tensor import Tensor, look
+from passat.ir.traverse import post_order
 
 SHARED_BYTES: Final = 1024
-"""Maximum size in bytes of constants from writers that are deduplicated."""
+"""Maximum size in bytes of constants from writers, and minimum size of those of the program, that are deduplicated. Small ones of the
+program keep their names."""
 
 Place = Callable[[Mapping[str, Tensor]], Mapping[str, TensorProto]]
 """Stores constants, or some of them, in an external file and returns the protos that refer to it."""
@@ -34,18 +37,28 @@ class ConstantPool:
         self._tensors: dict[str, Tensor] = {}
         self._by_tensor: dict[int, str] = {}
         self._by_content: dict[tuple[object, ...], str] = {}
+        self._by_look: dict[tuple[object, ...], list[str]] = {}
 
     def add(self, constant: Constant, wanted: str = "") -> str:
-        """Returns the name of a constant of the program: the wanted name, or else its name in the source."""
+        """Returns the name of a constant of the program: the wanted name, or else that of an equal large constant, or its name in the
+        source."""
         tensor = constant.data
         name = self._by_tensor.get(id(tensor))
         if name is None:
-            if not wanted:
+            name = wanted or self._name_of_equal(tensor)
+            if not name:
                 span = constant.span
-                wanted = self.names.take(span.outputs[0] if span is not None and span.outputs else "constant")
-            name = self._by_tensor[id(tensor)] = wanted
-            self._tensors[name] = tensor
+                name = self.names.take(span.outputs[0] if span is not None and span.outputs else "constant")
+                if tensor.nbytes > SHARED_BYTES:
+                    self._by_look.setdefault(_look(tensor), []).append(name)
+            self._by_tensor[id(tensor)] = name
+            self._tensors.setdefault(name, tensor)
         return name
+
+    def _name_of_equal(self, tensor: Tensor) -> str:
+        if tensor.nbytes <= SHARED_BYTES:
+            return ""
+        return next((name for name in self._by_look.get(_look(tensor), ()) if self._tensors[name] == tensor), "")
 
     def add_again(self, constant: Constant, wanted: str) -> None:
         """Gives a constant of the program an additional name."""
@@ -86,6 +99,24 @@ class ConstantPool:
                 dense[name] = tensor
         elsewhere = place(dense)
         return {name: partial(_write, name, tensor, elsewhere.get(name)) for name, tensor in dense.items()}
+
+
+def has_equal_constants(module: IRModule) -> bool:
+    """True if a module has large constants that are equal, so that a model that is written has fewer."""
+    found: dict[tuple[object, ...], list[Tensor]] = {}
+    for function in module.functions.values():
+        for node in post_order(function):
+            if isinstance(node, Constant) and node.data.nbytes > SHARED_BYTES:
+                alike = found.setdefault(_look(node.data), [])
+                if not any(tensor is node.data for tensor in alike):
+                    if node.data in alike:
+                        return True
+                    alike.append(node.data)
+    return False
+
+
+def _look(tensor: Tensor) -> tuple[object, ...]:
+    return (tensor.dtype, tensor.shape, tensor.sample() if tensor.loader is None else look(tensor))
 
 
 def _write(name: str, tensor: Tensor, elsewhere: TensorProto | None, proto: TensorProto) -> None:

@@ -349,7 +349,7 @@ def cheaper(job: Job, given: Given, after: IRModule) -> Outcome:
     """The model of `after` if it is cheaper than the input, otherwise the input."""
     report, prices = job.report, job.prices
     report.cost_before = report.cost_after = _cost(given.module, prices)
-    if after is given.module and not _has_dead_nodes(given.proto):
+    if after is given.module and not _has_dead_nodes(given.proto) and not _has_equal_weights(given):
         return _kept(job, given, "no pass changed anything")
     written: dict[int, list[str]] = {} if job.tracing is None else job.tracing.written
     constants: dict[str, Tensor] = {}
@@ -357,7 +357,7 @@ def cheaper(job: Job, given: Given, after: IRModule) -> Outcome:
         model = to_onnx(after, written=written, constants=constants)
     except OpsetError as error:
         return _kept(job, given, f"the result has no form in the model's opset (--opset converts it to a later one): {error}")
-    if _is_renamed(model, given.proto):
+    if _is_renamed(model, given.proto) and not _has_equal_weights(given):
         return _kept(job, given, NAMES_ONLY)
     unchanged = _is_one_to_one(after, written, model) and not _has_unknown_sizes(after)
     cost = _cost(after, prices) if unchanged else _cost_as_written(job, given, model, after, constants)
@@ -373,7 +373,8 @@ def cheaper(job: Job, given: Given, after: IRModule) -> Outcome:
             report.cost_before = max(report.cost_before, _cost_as_written(job, given, again, sized, known))
     nodes, count = node_count(histogram(model)), node_count(histogram(given.proto))
     same = abs(cost - report.cost_before) <= SAME_COST * report.cost_before
-    if not report.lowered and ((cost > report.cost_before and not same) or (same and nodes >= count)):
+    smaller = nodes == count and _has_equal_weights(given) and bytes_of(model) < bytes_of(given.proto)
+    if not report.lowered and ((cost > report.cost_before and not same) or (same and nodes >= count and not smaller)):
         from passat.render import cost_text
 
         why = f"the result is not cheaper: {nodes} nodes, estimated {cost_text(report, cost)}, "
@@ -447,6 +448,12 @@ def _with_shapes(original: "ModelProto", module: IRModule) -> "ModelProto":
     types = [value.type for value in original.graph.output]
     bare = any(type_.HasField("tensor_type") and not type_.tensor_type.HasField("shape") for type_ in types)
     return to_onnx(module) if bare else original
+
+
+def _has_equal_weights(given: Given) -> bool:
+    from passat.ir.onnx.constants import has_equal_constants  # needs onnx
+
+    return has_equal_constants(given.module)
 
 
 def _has_dead_nodes(model: "ModelProto") -> bool:

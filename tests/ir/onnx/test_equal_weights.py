@@ -1,0 +1,55 @@
+"""Equal weights are written once, and a model that only has equal weights is written again."""
+
+import numpy as np
+import pytest
+from onnx import ModelProto, numpy_helper, parser
+
+from passat import optimize
+
+RANDOM = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
+OTHER = RANDOM + 1
+TEXT = """<ir_version: 8, opset_import: ["" : 17]> g (float[N, 64] x, bool f) => (float[N, 64] y) {
+    a = MatMul (x, v) b = Relu (a)
+    y = If (f) <then_branch = t () => (float[N, 64] c) { c = MatMul (b, w) }, else_branch = e () => (float[N, 64] d) { d = Sub (b, x) }>
+}"""
+
+
+def model(**weights: np.ndarray) -> ModelProto:
+    made = parser.parse_model(TEXT)
+    made.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in weights.items())
+    return made
+
+
+def test_equal_weights_are_written_once() -> None:
+    result = optimize(model(v=RANDOM, w=RANDOM.copy()))
+    assert not result.report.kept
+    assert [tensor.name for tensor in result.model.graph.initializer] == ["v"]
+    assert result.report.bytes_after < 0.6 * result.report.bytes_before
+    assert result.report.verification is not None
+    assert result.report.verification.equal is True
+    again = optimize(result.model)
+    assert again.report.kept == "no pass changed anything"
+
+
+@pytest.mark.parametrize("other", [OTHER, RANDOM.astype(np.float64).astype(np.float32) * np.float32(-1), RANDOM.T.copy()])
+def test_other_weights_are_kept(other: np.ndarray) -> None:
+    result = optimize(model(v=RANDOM, w=other))
+    assert sorted(tensor.name for tensor in result.model.graph.initializer) == ["v", "w"]
+
+
+def test_weights_that_differ_in_one_element_are_kept() -> None:
+    near = RANDOM.copy()
+    near[31, 17] = np.nextafter(near[31, 17], np.float32(9))
+    result = optimize(model(v=RANDOM, w=near))
+    assert {tensor.name: numpy_helper.to_array(tensor)[31, 17] for tensor in result.model.graph.initializer} == {
+        "v": RANDOM[31, 17],
+        "w": near[31, 17],
+    }
+
+
+def test_equal_outputs_keep_their_names() -> None:
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[64, 64] x) => (float[64, 64] v, float[64, 64] w, float[64, 64] y) { y = Add (x, v) }'
+    made = parser.parse_model(text)
+    made.graph.initializer.extend(numpy_helper.from_array(RANDOM, name) for name in ("v", "w"))
+    result = optimize(made)
+    assert [value.name for value in result.model.graph.output] == ["v", "w", "y"]
