@@ -355,7 +355,7 @@ class Reference:
 
     def unrun(self, candidate: "ModelProto") -> str:
         """The branches of the original's If nodes that no trial runs, so that they are not compared: of those nodes that a candidate has by
-        the same name. Empty if that cannot be told."""
+        the same name. Empty if the conditions cannot be computed."""
         from passat.ir.onnx.branches import branch_names, computed_ifs, conditions_of  # needs onnx
 
         nodes = [] if self._cut is not None or self.skipped else computed_ifs(self._original.proto)

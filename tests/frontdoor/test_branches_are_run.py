@@ -84,7 +84,7 @@ def test_an_integer_takes_the_value_that_the_model_compares_it_with(operands: tu
 
 
 def test_the_unknown_size_of_a_state_is_the_batch() -> None:
-    """The sequence must be longer than its padding, and the batch of the state is on another axis than that of the input."""
+    """The sequence must be longer than its padding, and the batch is the first axis of the input and the second one of the state."""
     sound = [parser.parse_model(SOUND.replace("SCALE", op)) for op in ("Neg", "Abs")]
     report = compare_models(sound[0], sound[0])
     assert report.equal is True
