@@ -17,7 +17,8 @@ def compared_integers(model: ModelProto, inputs: Collection[str]) -> dict[str, t
     """For each of some inputs, the constant integers that nodes Equal compare it with, in order, also in subgraphs and functions."""
     found: dict[str, dict[int, None]] = {name: {} for name in inputs}
     if found:
-        _collect(without_functions(model).graph, {name: name for name in inputs}, {}, found)
+        whole = without_functions(model) if model.functions else model  # a copy
+        _collect(whole.graph, {name: name for name in inputs}, {}, found)
     return {name: tuple(values) for name, values in found.items() if values}
 
 

@@ -39,6 +39,7 @@ _FEW_ITERATIONS: Final = range(2, 6)
 """Positive values of one integer, which may be the number of iterations of a loop."""
 _EMPTY_ROWS: Final = 0.25
 """The share of rows that are 0 throughout, in every second trial, of inputs that may be masks."""
+_CHOICES: Final = frozenset(f"tensor({name})" for name in ("bool", "int16", "int32", "int64", "uint16", "uint32", "uint64"))
 _BYTES: Final = {"int8": range(-128, 128), "uint8": range(256)}
 """Ranges of narrow integers, which are quantized numbers."""
 _GROWING: Final = (4, 8, 16, 32, 64, 2, 3, 128, 224, 512, 1600)
@@ -87,8 +88,7 @@ class InputSpec:
     @property
     def is_choice(self) -> bool:
         """True for one boolean or wide integer, which may be a flag, a mode or a number of iterations."""
-        single = self.scalar or (bool(self.shape) and all(dim == 1 for dim in self.shape))
-        return single and (self.type == "tensor(bool)" or (self.type.startswith("tensor(") and self.is_index))
+        return self.type in _CHOICES and (self.scalar or (bool(self.shape) and all(dim == 1 for dim in self.shape)))
 
     @property
     def of_any_rank(self) -> bool:
@@ -149,9 +149,7 @@ def namings(specs: Sequence[InputSpec]) -> Iterator[tuple[InputSpec, ...]]:
 def first_axes(specs: Sequence[InputSpec]) -> frozenset[str]:
     """The names of batches: symbolic dimensions that are the first axis of an input, and of others at most the first symbolic axis, as in
     recurrent states; of inputs some of which have other symbolic dimensions."""
-    first: set[str] = set()
-    other: set[str] = set()
-    behind_known: set[str] = set()
+    first, other, behind_known = set[str](), set[str](), set[str]()
     for spec in specs:
         symbolic = [(axis, names_in(_dim(dim, axis))) for axis, dim in enumerate(spec.shape)]
         for place, (axis, names) in enumerate((axis, names) for axis, names in symbolic if names):

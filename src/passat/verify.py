@@ -364,9 +364,9 @@ class Reference:
         try:
             session = self._session(self._original, conditions_of)
             taken = [list(map(bool, session.run(self._feed(trial)))) for trial in self.trials]
-        except Exception:  # ONNX Runtime may not load a part of a model
+            unrun = branch_names(nodes, taken, candidate)
+        except Exception:  # ONNX Runtime may not load a part of a model; one with random operators is inlined, and may have more nodes
             return ""
-        unrun = branch_names(nodes, taken, candidate)
         rest = len(unrun) - _SHOWN
         return ", ".join(unrun[:_SHOWN] + ([f"{rest} more"] if rest > 0 else []))
 

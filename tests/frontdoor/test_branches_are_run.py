@@ -105,3 +105,9 @@ def test_branches_that_no_input_runs_are_named(limit: int, unrun: str) -> None:
 def test_the_timed_loop_has_iterations() -> None:
     feed = choose_feed(Runner(parser.parse_model(LOOP.format(carried="v"))), AS_USUAL)
     assert int(feed["count"]) == 8
+
+
+def test_single_values_of_other_types_are_no_choices() -> None:
+    assert not any(InputSpec("x", f"tensor({kind})", (1,)).is_choice for kind in ("float8e4m3fn", "float", "string", "uint8"))
+    assert not InputSpec("x", "seq(tensor(bool))", (1,)).is_choice
+    assert not InputSpec("x", "tensor(bool)").is_choice  # of unknown rank
