@@ -1,6 +1,6 @@
 """Matrix products and their surroundings: biases, reshapes, scales, weights on the left, and parallel products and convolutions of one
 operand, merged together with the elementwise tail of each branch. Operators: nn.matmul nn.dense nn.batch_matmul nn.conv2d nn.bias_add
-nn.relu add multiply divide reshape transpose expand_dims.
+nn.relu add multiply divide reshape dyn.reshape transpose expand_dims.
 
 Exporters of column vectors multiply weights from the left, W x + b. The row form, x^T W^T + b^T, is the one that chains of products, biases
 and ONNX's Gemm expect.
@@ -28,7 +28,7 @@ from passat.rules.multi_pattern import each, joined, parts
 from passat.rules.pattern import CaseValue, Pattern, PCall, PVar, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet
 
-x, y, z = tensors("x y z")
+x, y, z, sizes = tensors("x y z sizes")
 w, b, c = constants("w b c")
 weight, added, scale, shift = tensors("weight added scale shift")
 a, p, q, s, t, u, k, e = attributes("a p q s t u k e")
@@ -83,8 +83,14 @@ def matrix_rows(w: Term) -> tuple[int, ...]:
 
 _FLAT = op.nn.matmul(op.reshape(x, ...), w, transpose_a=False, transpose_b=False)
 _VIEWED = op.reshape(_FLAT + b, ...)
-_UNFLAT = op.reshape(_FLAT, ...)
-_UNFLAT_BIASED = op.reshape(op.nn.bias_add(_FLAT, b, axis=p), ...)
+shape = cases("shape", "static", "computed")
+
+
+def _viewed(flat: Pattern) -> Pattern:
+    return shape(static=op.reshape(flat, ...), computed=op.dyn.reshape(flat, sizes, ...))
+
+
+_UNFLAT, _UNFLAT_BIASED = _viewed(_FLAT), _viewed(op.nn.bias_add(_FLAT, b, axis=p))
 
 
 @guard

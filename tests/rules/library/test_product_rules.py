@@ -112,12 +112,19 @@ def test_a_product_between_views_with_named_sizes() -> None:
     named = var("v", ("batch", "seq", 3))
     function = func(ops.reshape(matmul(reshape(named, -1, 3), weight), newshape=(-1, 7, 5)))
     assert saturate(function, Products).fired("Products.unflatten") == 0
-    whole = func(ops.dyn.reshape(matmul(reshape(named, -1, 3), weight), ops.concatenate(tuple_of_sizes(named))))
-    assert saturate(whole, Products, *FOLDING).fired("Products.unflatten") == 0  # with two named sizes no reshape is certain
+    flat = matmul(reshape(named, -1, 3), weight)
+    whole = saturate(func(ops.dyn.reshape(flat, ops.concatenate(sizes_of(named, 0, 1)))), Products, *FOLDING)
+    assert (whole.fired("Products.unflatten"), operators(whole.function)) == (1, ["nn.matmul"])
+    biased_whole = saturate(func(ops.dyn.reshape(biased(flat, bias), ops.concatenate(sizes_of(named, 0, 1)))), Products, *FOLDING)
+    assert biased_whole.fired("Products.unflatten_biased") == 1
+    exchanged = func(ops.dyn.reshape(flat, ops.concatenate(sizes_of(named, 1, 0))))
+    assert saturate(exchanged, Products, *FOLDING).fired("Products.unflatten") == 0
 
 
-def tuple_of_sizes(of: Expr) -> Expr:
-    return tup(ops.strided_slice(ops.shape_of(of, dtype="int64"), begin=(0,), end=(2,)), const([5], "int64"))
+def sizes_of(of: Expr, *axes: int) -> Expr:
+    """Sizes of a tensor, and 5."""
+    shape = ops.shape_of(of, dtype="int64")
+    return tup(*[ops.strided_slice(shape, begin=(axis,), end=(axis + 1,)) for axis in axes], const([5], "int64"))
 
 
 def test_a_division_becomes_a_product_only_if_exact() -> None:
