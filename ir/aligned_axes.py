@@ -157,10 +157,22 @@ def _concatenate(types: Sequence[Type], result: Type, attrs: Attrs, axis: int) -
     return (axis,) if axis != _tensor(result).axis(attrs.axis) else None
 
 
+def _attention(types: Sequence[Type], result: Type, attrs: Attrs, axis: int) -> Aligned | None:
+    """Of queries. A causal mask depends on their positions."""
+    if axis != 1 or attrs.is_causal:
+        return None
+    mask = types[3]
+    rows = mask.ndim - 2 if isinstance(mask, TensorType) else -1
+    if rows < 0 or _tensor(mask).shape[rows] == 1:
+        return (1, None, None, None)
+    return (1, None, None, rows) if same_dim(_tensor(mask).shape[rows], _tensor(result).shape[1]) else None
+
+
 _RULES: Final[dict[str, Callable[[Sequence[Type], Type, Attrs, int], Aligned | None]]] = {
     "nn.matmul": _matmul,
     "nn.dense": _dense,
     "nn.bias_add": _bias_add,
+    "nn.attention": _attention,
     "nn.softmax": _other_axis,
     "nn.log_softmax": _other_axis,
     "nn.layer_norm": _leading_axis,

@@ -17,6 +17,14 @@ x, y, row, scalar = var("x", (2, 3, 4)), var("y", (2, 3, 4)), var("row", (4,)), 
 one_row, other = var("one_row", (2, 1, 4)), var("other", (2, 4, 5))
 matrix, weights, names = var("matrix", (4, 5)), var("weights", (5, 4)), var("names", ("b", "s", 4))
 
+
+def attend(mask: Expr, **attrs: bool) -> Expr:
+    """Three queries of two heads on five keys and values."""
+    keys, values = var("k", (2, 5, 4)), var("v", (2, 5, 4))
+    made: Expr = ops.nn.attention(x, keys, values, mask, q_num_heads=2, kv_num_heads=2, scale=0.5, **attrs)
+    return made
+
+
 CASES: Sequence[tuple[Expr, Sequence[tuple[int | None, ...] | None]]] = [
     (ops.tanh(x), [(0,), (1,), (2,)]),
     (x + row, [(0, None), (1, None), (2, 0)]),
@@ -33,6 +41,11 @@ CASES: Sequence[tuple[Expr, Sequence[tuple[int | None, ...] | None]]] = [
     (ops.nn.log_softmax(x), [(0,), (1,), None]),
     (ops.nn.layer_norm(x, row, row), [(0, None, None), (1, None, None), None]),
     (ops.nn.rms_norm(x, var("plane", (3, 4)), axis=1), [(0, None), None, None]),
+    (attend(tup()), [None, (1, None, None, None), None]),
+    (attend(tup(), is_causal=True), [None, None, None]),
+    (attend(var("pairs", (2, 1, 3, 5))), [None, (1, None, None, 2), None]),
+    (attend(var("keys", (2, 1, 1, 5))), [None, (1, None, None, None), None]),
+    (attend(var("per_key", (5,))), [None, (1, None, None, None), None]),
     (ops.sum(x, axis=(1,)), [(0,), (2,)]),
     (ops.mean(x, axis=(2,), keepdims=True), [(0,), (1,), None]),
     (ops.max(x, axis=(2,), exclude=True), [(2,)]),
