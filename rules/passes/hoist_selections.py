@@ -69,24 +69,26 @@ def _hoisted(function: Function) -> Function:
 
 @dataclass
 class _Region:
-    """A selection of positions along an axis of a tensor, and the calls that are computed for these positions only."""
+    """A selection of positions along an axis of a tensor, and the nodes that are computed for these positions only."""
 
     selection: Call
     axis: int
     size: Dim
     """The number of positions."""
+    nodes: list[Expr] = field(default_factory=list)
+    """The nodes, users first."""
     axes: dict[int, int] = field(default_factory=dict)
-    """The axis of the selected positions in each node of the region, by identity."""
+    """The axis of the positions in each node, by identity."""
     attrs: dict[int, Attrs] = field(default_factory=dict)
-    """The new attributes of reshapes and squeezes."""
+    """The new attributes of reshapes and squeezes, by identity."""
 
-    def select(self, whole: Expr, axis: int) -> Expr:
-        """The selected positions along an axis of another tensor, which keeps the axis."""
+    def select(self, whole: Expr, axis: int, index: Sequence[Expr]) -> Expr:
+        """The positions along an axis of another tensor, which keeps the axis. A gather has an index."""
         op, attrs = self.selection.op, self.selection.attrs
-        if op is get_op("take"):
-            return Call(op, (whole, _vector(self.selection.args[1])), Attrs(attrs, axis=axis), span=self.selection.span)
-        cut = next(iter(slice_parts(_rank(self.selection.args[0]), attrs.begin, attrs.end, attrs.strides, attrs.axes).values()))
-        begin, end, stride = cut
+        if index:
+            return Call(op, (whole, *index), Attrs(attrs, axis=axis), span=self.selection.span)
+        cut = slice_parts(_rank(self.selection.args[0]), attrs.begin, attrs.end, attrs.strides, attrs.axes)
+        begin, end, stride = cut[self.axis]
         return Call(op, (whole,), Attrs(begin=(begin,), end=(end,), strides=(stride,), axes=(axis,)), span=self.selection.span)
 
     def result(self, selected: Expr) -> Expr:
@@ -160,6 +162,7 @@ def _regions(order: Sequence[Expr], root: Expr, selections: Sequence[_Region]) -
                 continue
             if not _is_possible(node, asked[key], aligned, region):
                 continue
+            region.nodes.append(node)
             region.axes[key] = asked[key]
             has_product |= isinstance(node, Call) and isinstance(node.op, Op) and node.op.name in _PRODUCTS
             for part, axis in zip(_operands(node), aligned, strict=True):
@@ -169,9 +172,8 @@ def _regions(order: Sequence[Expr], root: Expr, selections: Sequence[_Region]) -
                     asked[id(part)] = axis
                     heappush(heap, -place[id(part)])
                 answered[id(part)] += asked[id(part)] == axis
-        for node in order:  # a tuple that is whole has no positions to select
-            tuples = [part for part in _operands(node) if isinstance(part.checked_type, TupleType)] if id(node) in region.axes else ()
-            if any(id(part) not in region.axes for part in tuples):
+        for node in region.nodes:  # a tuple that is whole has no positions to select
+            if any(isinstance(part.checked_type, TupleType) and id(part) not in region.axes for part in _operands(node)):
                 del region.axes[id(node)]
         if has_product:
             found.append(region)
@@ -204,46 +206,50 @@ def _is_possible(node: Expr, axis: int, aligned: Sequence[int | None], region: _
 
 
 class _Rewriter:
-    """Rewrites regions. The whole value of a node outside of regions is selected from once for each axis."""
+    """Rewrites regions. A tensor outside of a region is selected from once for each axis."""
 
     def __init__(self, regions: Sequence[_Region]) -> None:
         self._regions = {id(region.selection): region for region in regions}
-        self._of = {key: region for region in regions for key in region.axes}
-        self._whole: dict[int, Expr] = {}
-        self._selected: dict[tuple[int, int, int], Expr] = {}
+        self._inside = {key for region in regions for key in region.axes}
+        self._made: dict[int, Expr] = {}
 
     def run(self, order: Sequence[Expr], root: Expr) -> Expr:
         """The new expression for the root of these nodes, which are in topological order."""
         for node in order:
-            region = self._of.get(id(node))
+            region = self._regions.get(id(node))
             if region is not None:
-                self._selected[id(region), id(node), region.axes[id(node)]] = self._part(node, region)
-            elif (ends := self._regions.get(id(node))) is not None:
-                self._whole[id(node)] = ends.result(self._positions(ends.selection.args[0], ends.axis, ends))
+                self._made[id(node)] = region.result(self._selected(region))
             elif isinstance(node, Function):
-                self._whole[id(node)] = node
-            else:
-                self._whole[id(node)] = with_children(node, [self._whole[id(part)] for part in children(node)])
-        return self._whole[id(root)]
+                self._made[id(node)] = node
+            elif id(node) not in self._inside:
+                self._made[id(node)] = with_children(node, [self._made[id(part)] for part in children(node)])
+        return self._made[id(root)]
 
-    def _part(self, node: Expr, region: _Region) -> Expr:
-        """A node of the region, computed for the selected positions."""
-        aligned = aligned_axes(node, region.axes[id(node)])
-        assert aligned is not None
-        parts = [
-            self._whole[id(part)] if axis is None else self._positions(part, axis, region)
-            for part, axis in zip(_operands(node), aligned, strict=True)
-        ]
-        if not isinstance(node, Call):
-            return with_children(node, parts)
-        attrs = region.attrs.get(id(node), node.attrs)
-        if isinstance(node.op, Op) and node.op.name in _RESHAPES:
-            return Call(get_op("reshape"), parts[:1], attrs, span=node.span)
-        return Call(node.op, parts, attrs, span=node.span)
+    def _selected(self, region: _Region) -> Expr:
+        """The positions that the selection selects."""
+        index = [_vector(self._made[id(part)]) for part in region.selection.args[1:]]
+        found: dict[tuple[int, int], Expr] = {}
 
-    def _positions(self, node: Expr, axis: int, region: _Region) -> Expr:
-        key = (id(region), id(node), axis)
-        found = self._selected.get(key)
-        if found is None:
-            found = self._selected[key] = region.select(self._whole[id(node)], axis)
-        return found
+        def positions(node: Expr, axis: int) -> Expr:
+            key = (id(node), axis)
+            if key not in found:
+                found[key] = region.select(self._made[id(node)], axis, index)
+            return found[key]
+
+        for node in reversed(region.nodes):
+            axis = region.axes.get(id(node))
+            if axis is None:
+                continue
+            aligned = aligned_axes(node, axis)
+            assert aligned is not None
+            parts = [self._made[id(part)] if at is None else positions(part, at) for part, at in zip(_operands(node), aligned, strict=True)]
+            found[id(node), axis] = _rebuilt(node, parts, region.attrs.get(id(node)))
+        return positions(region.selection.args[0], region.axis)
+
+
+def _rebuilt(node: Expr, parts: Sequence[Expr], attrs: Attrs | None) -> Expr:
+    if not isinstance(node, Call) or not isinstance(node.op, Op):
+        return with_children(node, parts)
+    if node.op.name in _RESHAPES:
+        return Call(get_op("reshape"), parts[:1], attrs, span=node.span)
+    return Call(node.op, parts, node.attrs if attrs is None else attrs, span=node.span)
