@@ -20,11 +20,13 @@ from passat.rules.library.gathers import (
     PARAMETERS,
     are_along_one_axis,
     are_single,
+    axis_before,
     axis_of_slice,
     axis_within,
     before_slice,
     index_of_both,
     is_run,
+    order_of_rest,
     parameter,
     run_bound,
     stays_within,
@@ -222,7 +224,8 @@ _ELEMENT: Final = element(take=op.take(x, c, axis=0), gather_nd=op.gather_nd(x, 
 
 class Concatenations(RuleSet):
     """Merges concatenated adjacent slices into one slice, and nested concatenations into one. Rewrites slices and splits of concatenations
-    as slices of the parts, and takes with consecutive indices as slices. Merges takes and slices of takes and slices."""
+    as slices of the parts, and takes with consecutive indices as slices. Merges takes and slices of takes and slices, and moves takes of
+    one position before transposes."""
 
     of_adjacent_slices = (side_by_side([*xs, *_CUTS, *ys]) >> side_by_side([*xs, _RUN, *ys])).when(are_adjacent(t, s, p, x, *PLACES))
     of_concat = where(
@@ -269,6 +272,11 @@ class Concatenations(RuleSet):
     take_of_slice = (
         (op.take(op.strided_slice(x, attrs=a), c, axis=p) >> op.take(x, value(before_slice(c, p, a, x)), axis=p))
         .when(are_along_one_axis(p, a, x, c))
+        .exploring()
+    )
+    take_of_transpose = (
+        (op.take(op.transpose(x, axes=t), y, axis=p) >> op.transpose(op.take(x, y, axis=axis_before(p, t, x)), axes=order_of_rest(p, t, x)))
+        .when(y.ndim == 0)
         .exploring()
     )
     take_run = (

@@ -1,6 +1,6 @@
 """Gathers with known indices, and slices: the guards of `data_movement.Concatenations` about them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from passat.ir.attrs import Attrs
 from passat.ir.bounds import FAR, at_least
 from passat.ir.dtypes import to_numpy
+from passat.ir.ops.movement import permutation
 from passat.ir.ops.slicing import slice_parts, taken_places
 from passat.ir.shape import Dim
 from passat.ir.tensor import Array, Tensor
@@ -35,6 +36,20 @@ def axis_within(outer: int | None, inner: int | None, x: Term, indices: Term, wh
     if not 0 <= at < indices.type.ndim:
         raise Reject(f"axis {outer} of {whole.type!r} is not an axis of the indices {indices.type!r}")
     return at
+
+
+@computed
+def axis_before(axis: int | None, axes: Sequence[int] | None, x: Term) -> int:
+    """The axis of a tensor that a gather from its transpose is along."""
+    return permutation(x.type.ndim, axes)[_place(axis, x)]
+
+
+@computed
+def order_of_rest(axis: int | None, axes: Sequence[int] | None, x: Term) -> tuple[int, ...]:
+    """The permutation of the other axes, for a transpose of which a gather takes one position along an axis."""
+    order = list(permutation(x.type.ndim, axes))
+    gone = order.pop(_place(axis, x))
+    return tuple(each - (each > gone) for each in order)
 
 
 @computed

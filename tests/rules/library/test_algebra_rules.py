@@ -103,6 +103,11 @@ CASES: dict[str, Case] = {
         ops.take(ops.strided_slice(x, begin=(1,), end=(3,), axes=(1,)), const(1, "int64"), axis=0),
         "the slice is along axes (1,), the gather along axis 0",
     ),
+    "Concatenations.take_of_transpose": case(
+        ops.take(ops.transpose(var("v", (2, 3, 4)), axes=(1, 2, 0)), const(2, "int64"), axis=1),
+        ops.take(ops.transpose(x, axes=(1, 0)), order, axis=1),
+        "y.ndim == 0: 1 == 0 does not hold",
+    ),
     "Concatenations.take_element[take]": case(
         ops.take(ops.take(x, const(1, "int64"), axis=0), const(2, "int64"), axis=0),
         ops.take(ops.take(x, const(1, "int64"), axis=0), order, axis=0),
