@@ -48,7 +48,6 @@ from passat.rules.library.layouts import (
     sliced,
 )
 from passat.rules.library.products import is_scalar, no_axes
-from passat.rules.library.views import is_view, new_shape
 from passat.rules.pattern import Pattern, PCall, PCase, attributes, constants, op, tensors
 from passat.rules.rule import Rule, RuleSet
 
@@ -260,10 +259,8 @@ _QUANTIZERS: Final = (s, z, t, u)
 
 class MoveTransposes(RuleSet):
     """Moves transposes between operands and results (for wide concatenations, only past the first part) and past reshapes that split or
-    join channels. Sinks transposes below quantized operators, with the axis of per-channel scales. Rewrites transposes that move no
-    elements as reshapes."""
+    join channels. Sinks transposes below quantized operators, with the axis of per-channel scales."""
 
-    to_reshape = (_TURNED >> op.reshape(x, newshape=new_shape(x, _TURNED))).when(is_view(p, x)).exploring()
     before_reshape = (
         (
             _SHUFFLED

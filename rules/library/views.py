@@ -89,8 +89,9 @@ def is_view(axes: AnyValue, x: Term) -> bool | str:
 
 
 class Transposes(RuleSet):
-    """Merges and cancels transposes."""
+    """Merges and cancels transposes. Rewrites transposes that move no elements as reshapes."""
 
+    to_reshape = (op.transpose(x, axes=p) >> op.reshape(x, newshape=new_shape(x, op.transpose(x, axes=p)))).when(is_view(p, x)).exploring()
     merge = op.transpose(op.transpose(x, axes=p), axes=q) >> op.transpose(x, axes=compose(p, q, x))
     drop = (op.transpose(x, axes=p) >> x).when(is_identity(p, x))
 
