@@ -173,7 +173,6 @@ CASES = {
     **reductions(),
     **two_operands(),
     **several_operands(),
-    "Transposes.to_reshape": case(turned(var("x", (2, 4, 1, 1))), turned(image), "moves elements"),
     "MoveTransposes.before_reshape": case(
         ops.reshape(first(last), newshape=(2, 2, 2, 5, 3)), ops.reshape(heads(last), newshape=(2, 3, 20)), "channels of an image separate"
     ),

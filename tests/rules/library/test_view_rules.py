@@ -83,6 +83,11 @@ CASES: dict[str, Case] = {
         for inner in KINDS
     },
     "Views.new_axes": case(ops.expand_dims(ops.expand_dims(x, axis=0), axis=(2,)), ops.expand_dims(ops.squeeze(x), axis=0), ""),
+    "Transposes.to_reshape": case(
+        ops.transpose(var("v", (2, 1, 4)), axes=(1, 0, 2)),
+        ops.transpose(var("v", (2, 3, 4)), axes=(1, 0, 2)),
+        "axes=(1, 0, 2) moves elements",
+    ),
     "Transposes.merge": case(ops.transpose(ops.transpose(cube, axes=(1, 2, 0)), axes=(1, 0, 2)), ops.transpose(ops.exp(x)), ""),
     "Transposes.drop": case(ops.transpose(cube, axes=(0, -2, 2)), ops.transpose(cube), "axes=(2, 1, 0) moves an axis"),
     "Copies.same_cast": case(
