@@ -116,31 +116,37 @@ def _vector(index: Expr) -> Expr:
 
 def _selection(node: Expr) -> _Region | None:
     """The region, still empty, of a call that selects at most half of the positions of an axis; None for other calls."""
-    if not isinstance(node, Call) or not node.args or not isinstance(data := node.args[0].checked_type, TensorType):
+    if not isinstance(node, Call) or node.op not in (get_op("take"), get_op("strided_slice")):
         return None
-    attrs = node.attrs
-    if node.op is get_op("take"):
-        indices = node.args[1].checked_type
-        if attrs.axis is None or not isinstance(indices, TensorType) or indices.ndim > 1:
-            return None
-        axis = data.axis(attrs.axis)
-        count: Dim = indices.shape[0] if indices.ndim else 1
-    elif node.op is get_op("strided_slice"):
-        cut = slice_parts(data.ndim, attrs.begin, attrs.end, attrs.strides, attrs.axes)
-        result = node.checked_type
-        assert isinstance(result, TensorType)
-        if len(cut) != 1:
-            return None
-        axis, (begin, end, _) = next(iter(cut.items()))
-        count = result.shape[axis]
-        if not isinstance(count, int) and not (end == begin + 1 or begin == -1):
-            return None  # more than one position
-    else:
+    data, result = node.args[0].checked_type, node.checked_type
+    assert isinstance(data, TensorType)
+    assert isinstance(result, TensorType)
+    found = _gathered(node, data) if node.op is get_op("take") else _sliced(node.attrs, data, result)
+    if found is None:
         return None
+    axis, count = found
     size = data.shape[axis]
-    if isinstance(count, int) and (2 * count > size if isinstance(size, int) else count > 1):
+    if isinstance(count, int) and not 1 <= count <= (size // 2 if isinstance(size, int) else 1):
         return None
     return _Region(node, axis, count)
+
+
+def _gathered(call: Call, data: TensorType) -> tuple[int, Dim] | None:
+    """The axis of a gather, and the number of positions; None unless the index is a scalar or a vector of known size."""
+    index = call.args[1].checked_type
+    if call.attrs.axis is None or not isinstance(index, TensorType) or index.ndim > 1 or not index.is_static:
+        return None
+    return data.axis(call.attrs.axis), index.shape[0] if index.ndim else 1
+
+
+def _sliced(attrs: Attrs, data: TensorType, result: TensorType) -> tuple[int, Dim] | None:
+    """The axis of a slice, and the number of positions; None for several axes. If the number is not known, it is at most 1."""
+    cut = slice_parts(data.ndim, attrs.begin, attrs.end, attrs.strides, attrs.axes)
+    if len(cut) != 1:
+        return None
+    axis, (begin, end, stride) = next(iter(cut.items()))
+    count = result.shape[axis]
+    return (axis, count) if isinstance(count, int) or (stride > 0 and (end == begin + 1 or begin == -1)) else None
 
 
 def _regions(order: Sequence[Expr], root: Expr, selections: Sequence[_Region]) -> list[_Region]:

@@ -87,12 +87,21 @@ def test_an_index_that_is_computed() -> None:
         f"%0 = nn.matmul(%x, %w); ({FIRST.format('%0')}, strided_slice(%0, begin=[1], end=[2], strides=[1], axes=[1]))",  # two selections
         "strided_slice(nn.matmul(%x, %w), begin=[0], end=[5], strides=[1], axes=[1])",  # more than half
         "strided_slice(nn.matmul(%x, %w), begin=[0], end=[1], strides=[1], axes=[2])",  # columns
+        "strided_slice(nn.matmul(%x, %w), begin=[3], end=[3], strides=[1], axes=[1])",  # none
         "strided_slice(nn.matmul(%x, %w), begin=[0, 0], end=[1, 1], strides=[1, 1], axes=[0, 1])",  # two axes
         FIRST.format("nn.softmax(nn.matmul(%x, %w), axis=1)"),  # positions depend on each other
     ],
 )
 def test_what_stays(body: str) -> None:
     stays(HoistSelections(), DATA, body)
+
+
+def test_positions_of_unknown_number_stay() -> None:
+    x, w, i = var("x", ("batch", "sequence", 4)), var("w", (4, 4)), var("i", ("count",), "int64")
+    product = ops.nn.matmul(x, w)
+    for some in (ops.take(product, i, axis=1), ops.strided_slice(product, begin=(-1,), end=(-(1 << 62),), strides=(-1,), axes=(1,))):
+        function = func(some)
+        assert hoist_selections(function) is function
 
 
 def test_exact_programs_stay() -> None:
