@@ -37,10 +37,8 @@ from passat.rules.pattern import (
     subterms,
 )
 from passat.rules.rule import EAGER, JOINING, LOWERING, Rule
-from passat.rules.substitution import CallTerm, Substitution, add_tree, bound_keys, same_type, scalar_for
+from passat.rules.substitution import CallTerm, Substitution, add_tree, bound_keys, is_large_cycle, same_type, scalar_for
 
-_DOUBTFUL: Final = 7
-"""egglog matches left sides with fewer calls correctly; a test has a left side of eight calls that it does not."""
 _NOT_THERE: Final = "its right side does not exist yet"
 
 
@@ -131,18 +129,12 @@ class Matcher:
 
     @cached_property
     def _doubtful(self) -> list[tuple[int, Symbol, tuple[int, ...]]]:
-        """The bound terms of a large left side with cycles: their columns, symbols, and the columns of their operands. For such queries
-        egglog (13.2) also returns rows that are not matches, although each atom by itself matches."""
-        terms = {node.key: node for node in self._terms}
-        calls = [node for node in terms.values() if not isinstance(node, PVar)]
-        if len(calls) < _DOUBTFUL or sum(len(pattern_parts(node)) for node in calls) < len(terms):
+        """The calls of a large left side with cycles, for which egglog also returns rows that are not matches: their columns, symbols, and
+        the columns of their operands."""
+        if not is_large_cycle(self.rule.lhs):
             return []
-        slots = self._slots
-        return [
-            (slots[node.key], symbol_of(node), tuple([slots[part.key] for part in pattern_parts(node)]))
-            for node in calls
-            if node.key in slots and pattern_parts(node) and all(part.key in slots for part in pattern_parts(node))
-        ]
+        slots, calls = self._slots, {node.key: node for node in self._terms if pattern_parts(node)}
+        return [(slots[key], symbol_of(node), tuple([slots[part.key] for part in pattern_parts(node)])) for key, node in calls.items()]
 
     @cached_property
     def _plan(self) -> list[tuple[Pattern, Symbol, tuple[int, ...]]]:

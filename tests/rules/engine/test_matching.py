@@ -438,3 +438,19 @@ def test_the_right_side_may_be_any_part_of_the_left(kind: str, right: Pattern, w
 def test_a_joining_rule_finds_a_part_that_a_guard_names() -> None:
     rule = Rule(op.abs(op.exp(x)), op.exp(x), (is_there(op.exp(x)),), kind="joining")
     assert structural_equal(made(ops.abs(ops.exp(_A)), rule).body, ops.exp(_A), map_free_vars=True)
+
+
+def test_a_row_with_a_wrong_hole_is_not_a_match_of_a_large_left_side_with_cycles() -> None:
+    """egglog 13.2 returns such rows. Here each hole of a true match is exchanged in turn."""
+    rule = op.tanh(op.exp(x * y) + op.sqrt(op.exp(x) * op.tanh(y))) >> op.exp(x)
+    body = ops.tanh(ops.exp(a * b) + ops.sqrt(ops.exp(a) * ops.tanh(b)))
+    graph = Graph()
+    graph.load(func(body).body)
+    matcher = Matcher(rule)
+    (row, *_) = [row for variant in matcher.variants for row in variant.search(graph, roots(graph, matcher.root))]
+    matcher.bind(graph, row)
+    for hole, other in ((x, y), (y, x)):
+        wrong = list(row)
+        wrong[matcher.slot(hole)] = row[matcher.slot(other)]
+        with pytest.raises(Reject, match="the row is not a match"):
+            matcher.bind(graph, wrong)
