@@ -168,7 +168,7 @@ def test_descriptions_of_guards() -> None:
     assert meaning(is_float(x).function) == "The elements are floating-point numbers."
     assert meaning(lambda: None) == "<lambda>."
     _, computed = named_functions(library.Transposes)
-    assert [function.__name__ for function in computed] == ["compose"]
+    assert [function.__name__ for function in computed] == ["compose", "new_shape"]
     assert ">>>" not in meaning(computed[0])
 
 
