@@ -136,7 +136,7 @@ def _emptied(model: ModelProto, operators: Collection[tuple[str, str]], numberin
 
 
 def _branch(node: NodeProto) -> tuple[ValueInfoProto, ...]:
-    return tuple(next(iter(subgraphs(node))).output) if node.op_type == "If" else ()
+    return tuple(subgraphs(node)[0].output) if node.op_type == "If" else ()
 
 
 def _types_of_results(plain: ModelProto, holes: Sequence[Hole]) -> dict[tuple[int, int], TypeProto]:

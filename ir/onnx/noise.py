@@ -264,7 +264,7 @@ def _copied(node: NodeProto) -> NodeProto:
 
 
 def _is_settled(node: NodeProto, settled: Collection[str]) -> bool:
-    if any(True for _ in subgraphs(node)) or node.op_type in RANDOM:
+    if subgraphs(node) or node.op_type in RANDOM:
         return False
     return node.op_type in ("Shape", "Size") or all(name in settled for name in node.input if name)
 

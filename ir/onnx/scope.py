@@ -2,7 +2,7 @@
 
 import heapq
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
@@ -64,17 +64,14 @@ class Scope:
         return value
 
 
-def subgraphs(node: NodeProto) -> Iterable[GraphProto]:
+def subgraphs(node: NodeProto) -> list[GraphProto]:
     """The subgraphs of a node."""
-    for attribute in node.attribute:
-        yield from attribute_graphs(attribute)
+    return [graph for attribute in node.attribute for graph in attribute_graphs(attribute)]
 
 
-def attribute_graphs(attribute: AttributeProto) -> Iterable[GraphProto]:
+def attribute_graphs(attribute: AttributeProto) -> Sequence[GraphProto]:
     """The graphs that an attribute holds."""
-    if attribute.HasField("g"):
-        yield attribute.g
-    yield from attribute.graphs
+    return [attribute.g, *attribute.graphs] if attribute.HasField("g") else attribute.graphs
 
 
 def free_names(graph: GraphProto, depth: int = 0) -> dict[str, None]:
@@ -164,7 +161,8 @@ def nodes_of(model: ModelProto) -> Iterable[NodeProto]:
     for nodes in (model.graph.node, *(function.node for function in model.functions)):
         for node in nodes:
             yield node
-            yield from inner_nodes(node.attribute)
+            if subgraphs(node):
+                yield from inner_nodes(node.attribute)
 
 
 def sort_nodes(nodes: Iterable[NodeProto]) -> list[NodeProto]:

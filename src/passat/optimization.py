@@ -342,7 +342,9 @@ def fastest(job: Job, given: Given, rivals: Sequence[Candidate]) -> Outcome | No
     if best is None:
         return _kept(job, given, f"no candidate is faster than the input by more than {MARGIN:.0%}")
     candidate, model = models[best]
-    return _taken(job, Outcome(model, candidate.module, candidate.settings), _cost_as_written(job, given, model, candidate.module))
+    return _taken(
+        job, Outcome(model, candidate.module, candidate.settings), _cost_as_written(job, given, model, candidate.module), histogram(model)
+    )
 
 
 def cheaper(job: Job, given: Given, after: IRModule) -> Outcome:
@@ -371,15 +373,16 @@ def cheaper(job: Job, given: Given, after: IRModule) -> Outcome:
             known: dict[str, Tensor] = {}
             again = to_onnx(sized, constants=known)
             report.cost_before = max(report.cost_before, _cost_as_written(job, given, again, sized, known))
-    nodes, count = node_count(histogram(model)), node_count(histogram(given.proto))
-    same = abs(cost - report.cost_before) <= SAME_COST * report.cost_before
-    smaller = nodes == count and _has_equal_weights(given) and bytes_of(model) < bytes_of(given.proto)
-    if not report.lowered and ((cost > report.cost_before and not same) or (same and nodes >= count and not smaller)):
-        from passat.render import cost_text
+    counts, same = histogram(model), abs(cost - report.cost_before) <= SAME_COST * report.cost_before
+    if not report.lowered and (cost > report.cost_before or same):
+        nodes, count = node_count(counts), node_count(histogram(given.proto))
+        smaller = nodes == count and _has_equal_weights(given) and bytes_of(model) < bytes_of(given.proto)
+        if not same or (nodes >= count and not smaller):
+            from passat.render import cost_text
 
-        why = f"the result is not cheaper: {nodes} nodes, estimated {cost_text(report, cost)}, "
-        return _kept(job, given, f"{why}against {count} and {cost_text(report, report.cost_before)}")
-    return _taken(job, Outcome(model, after, job.context), cost)
+            why = f"the result is not cheaper: {nodes} nodes, estimated {cost_text(report, cost)}, "
+            return _kept(job, given, f"{why}against {count} and {cost_text(report, report.cost_before)}")
+    return _taken(job, Outcome(model, after, job.context), cost, counts)
 
 
 def _different(given: Given, rivals: Sequence[Candidate]) -> "list[tuple[Candidate, ModelProto]]":
@@ -425,9 +428,9 @@ def _is_one_to_one(module: IRModule, written: Mapping[int, Sequence[str]], model
     return not unwritten and len(nodes) == len(model.graph.node)
 
 
-def _taken(job: Job, outcome: Outcome, cost: float) -> Outcome:
+def _taken(job: Job, outcome: Outcome, cost: float, counts: Mapping[str, int]) -> Outcome:
     report = job.report
-    report.nodes_after, report.bytes_after, report.cost_after = histogram(outcome.model), bytes_of(outcome.model), cost
+    report.nodes_after, report.bytes_after, report.cost_after = dict(counts), bytes_of(outcome.model), cost
     return outcome
 
 
