@@ -12,6 +12,7 @@ rule asks about.
 
 import functools
 import heapq
+import itertools
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -70,6 +71,10 @@ class Analysis(ABC, Generic[Fact]):
         """The fact of an e-class that has both facts; `one` belongs to the older node. Inexact rules unite tensors that are nearly equal.
         If rounding may invalidate a fact, `merge` returns that of the older node."""
 
+    def keeps_oldest(self, type_: TensorType) -> bool:
+        """True if all tensors of a type have a fact, and `merge` returns that of the older node: the newer nodes are not visited then."""
+        return False
+
 
 class ENode(NamedTuple):
     """An e-node: its operator, or None and the field that it projects (-1 for a tuple), and the e-classes of its operands."""
@@ -109,6 +114,7 @@ class Facts(Generic[Fact]):
         self._known: dict[int, AnyValue] = {}
         self._users: dict[int, list[int]] = {}
         """The e-classes whose facts depend on an e-class."""
+        self._reads = functools.cache(analysis.reads)
 
     def of(self, cls: int) -> AnyValue:
         """The fact of an e-class, computed together with the facts that it depends on. Cycles contribute nothing: each e-class is visited
@@ -153,6 +159,7 @@ class Facts(Generic[Fact]):
         visits = Counter[int]()
         for kept, gone in unions:
             users, renewed = self._users.pop(gone, ()), self._analysis.names_classes
+            settled = kept in known and self._keeps_oldest(kept)
             if gone in known:
                 before = known.pop(gone)
                 if known.setdefault(kept, before) != before:
@@ -161,7 +168,8 @@ class Facts(Generic[Fact]):
             if renewed:
                 due += map(find, users)
             self._users.setdefault(kept, []).extend(users)
-            due.append(find(kept))
+            if not settled:
+                due.append(find(kept))
         due += map(find, constants)
         heapq.heapify(due)
         while due:
@@ -183,7 +191,14 @@ class Facts(Generic[Fact]):
 
     def _nodes(self, cls: int) -> list[ENode]:
         """The e-nodes that the fact of an e-class is derived from, with canonical operands."""
-        return [] if self._classes.constant(cls) is not None else [self._read(node) for node in self._classes.e_nodes(cls)]
+        if self._classes.constant(cls) is not None:
+            return []
+        nodes = self._classes.e_nodes(cls)
+        return [self._read(node) for node in (itertools.islice(nodes, 1) if self._keeps_oldest(cls) else nodes)]
+
+    def _keeps_oldest(self, cls: int) -> bool:
+        type_ = self._classes.type_of(cls)
+        return isinstance(type_, TensorType) and self._analysis.keeps_oldest(type_)
 
     def _parts(self, cls: int, nodes: Iterable[ENode]) -> Iterable[int]:
         """The e-classes of the operands of e-nodes; records the e-class as a user of each."""
@@ -195,7 +210,7 @@ class Facts(Generic[Fact]):
         return parts
 
     def _read(self, node: ENode) -> ENode:
-        if node.op is not None and not self._analysis.reads(node.op):
+        if node.op is not None and not self._reads(node.op):
             return OPAQUE
         return ENode(node.op, node.attrs, node.field, tuple(map(self._classes.find, node.operands)))
 

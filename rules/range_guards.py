@@ -1,14 +1,15 @@
 """Guards on the ranges of elements (`passat.rules.ranges`), which hold for all inputs."""
 
+from passat.ir.types import TupleType
 from passat.rules.guards import Reject, Term, guard
 from passat.rules.ranges import RANGES, Range
 
 
 def range_of(x: Term) -> Range:
     """The range of the elements. Rejects types without an order, and tuples."""
-    dtype, found = x.type.dtype, x.fact(RANGES)
+    found = None if isinstance(x.type_, TupleType) else x.fact(RANGES)
     if found is None:
-        raise Reject(f"the range of {dtype} elements is unknown")
+        raise Reject(f"the range of {x.type.dtype} elements is unknown")
     return found
 
 

@@ -14,12 +14,14 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from ctypes import c_float
+from struct import pack
 from typing import Any as AnyValue
 from typing import Final, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
+from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.bounds import at_least
 from passat.ir.dtypes import INTEGERS, to_numpy
 from passat.ir.op import Op
@@ -109,7 +111,7 @@ class Ranges(Analysis[Range]):
         if isinstance(call.type, TupleType):
             return (function(call, facts),) * len(call.type.fields) if call.op.movement else None
         limits = limits_of(call.type.dtype) if isinstance(call.type, TensorType) else None
-        if limits is None or None in _flat(facts):
+        if limits is None or _is_unknown(facts):
             return limits
         found = function(call, facts)
         return found if found is not None and limits.low <= found.low and found.high <= limits.high else limits
@@ -119,6 +121,10 @@ class Ranges(Analysis[Range]):
         exact = isinstance(one.low, int) and isinstance(other.low, int)
         low, high = max(one.low, other.low), min(one.high, other.high)
         return Range(low, high) if exact and low <= high else one
+
+    def keeps_oldest(self, type_: TensorType) -> bool:
+        """True for floating-point numbers."""
+        return type_.dtype in _FLOATS
 
 
 RANGES: Final = Ranges()
@@ -140,6 +146,11 @@ def _of(*names: str) -> Callable[[_Function], _Function]:
 
 def _flat(facts: Iterable[AnyValue]) -> list[AnyValue]:
     return [each for fact in facts for each in (_flat(fact) if isinstance(fact, tuple) and not isinstance(fact, Range) else (fact,))]
+
+
+def _is_unknown(facts: Iterable[AnyValue]) -> bool:
+    """True if a range is unknown."""
+    return any(fact is None or (type(fact) is not Range and _is_unknown(fact)) for fact in facts)
 
 
 def _order(value: float) -> tuple[float, float]:
@@ -190,17 +201,27 @@ _ARITHMETIC: Final[Mapping[str, Callable[[float, float], float]]] = {
 _ROUNDED: Final[Mapping[str, Callable[[float], float]]] = {"float64": float, "float32": lambda number: c_float(number).value}
 
 
-def _computed(call: Made, *operands: Sequence[float]) -> list[float]:
+def _computed(call: Made, *operands: Sequence[float]) -> Sequence[float]:
     """The kernel's results on some numbers."""
     assert isinstance(call.types[0], TensorType)
     exact, rounded = _ARITHMETIC.get(call.op.name), _ROUNDED.get(call.types[0].dtype)
     if exact is not None and rounded is not None:
         return [rounded(exact(*numbers)) for numbers in zip(*operands, strict=True)]
     assert call.op.kernel is not None
+    dtype = call.types[0].dtype
+    if dtype in _FLOATS:
+        return _of_floats(call.op.kernel, call.attrs, dtype, *[pack(f"{len(values)}d", *values) for values in operands])
+    with np.errstate(all="ignore"):
+        found: list[float] = np.asarray(call.op.kernel(*[_array(call, values) for values in operands], **call.attrs)).tolist()
+    return found
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _of_floats(kernel: Callable[..., AnyValue], attrs: Attrs, dtype: str, *operands: bytes) -> tuple[float, ...]:
+    """A kernel's results on floating-point numbers, given as bytes, since 0.0 equals -0.0."""
     with np.errstate(all="ignore"):  # bounds may exceed the element type
-        found = np.asarray(call.op.kernel(*[_array(call, values) for values in operands], **call.attrs))
-        listed: list[float] = found.astype(np.float64).tolist() if found.dtype.kind not in "iub" else found.tolist()
-    return listed
+        found = np.asarray(kernel(*[np.frombuffer(values).astype(to_numpy(dtype)) for values in operands], **attrs))
+    return tuple(found.astype(np.float64).tolist() if found.dtype.kind not in "iub" else found.tolist())
 
 
 # ---- by traits
@@ -224,8 +245,7 @@ def _monotonic(call: Made, facts: Sequence[AnyValue]) -> Range | None:
         low, high = _computed(call, [x.low, x.high])
         return Range(low, high)
     assert call.op.kernel is not None
-    with np.errstate(all="ignore"):
-        low, high = np.asarray(call.op.kernel(np.asarray([x.low, x.high], np.float64))).tolist()
+    low, high = _of_floats(call.op.kernel, EMPTY_ATTRS, "float64", pack("2d", x.low, x.high))
     if call.op.exact == "never" and call.op.name != "sign":
         greatest = float(finite_limits(to_numpy(call.type.dtype))[1])
         low, high = (bound if math.isinf(bound) else bound + side * _SLACK * (1 + abs(bound)) for bound, side in ((low, -1), (high, 1)))
@@ -311,7 +331,7 @@ def _softmax(call: Made, facts: Sequence[AnyValue]) -> Range | None:
 # ---- two operands, which broadcast
 
 
-def _corners(call: Made, x: Range, y: Range) -> list[float]:
+def _corners(call: Made, x: Range, y: Range) -> Sequence[float]:
     """The results for all combinations of bounds."""
     return _computed(call, [x.low, x.low, x.high, x.high], [y.low, y.high, y.low, y.high])
 

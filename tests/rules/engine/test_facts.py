@@ -250,3 +250,25 @@ def test_errors_of_an_analysis_name_it() -> None:
     graph.unite(*graph.operands[root])
     with pytest.raises(RuleError, match=r"^the analysis _Failing: merge raises ValueError: why$"):
         graph.fact(_Failing(), root)
+
+
+def test_the_newer_nodes_of_a_class_that_keeps_the_fact_of_the_oldest_are_not_visited() -> None:
+    class _Oldest(_Whole):
+        def keeps_oldest(self, type_: TensorType) -> bool:
+            return type_.dtype == "float32"
+
+    whole = _Oldest()
+    graph, root = graph_of(ops.floor(ops.add(ops.round(a), b)))
+    assert graph.fact(whole, root) is True
+    (total,) = graph.operands[root]
+    whole.asked.clear()
+    united = graph.unite(total, graph.load(func(ops.round(b)).body))
+    assert united is not None
+    assert graph.facts[whole].update([united], ()) == set()
+    assert graph.fact(whole, total) is None
+    assert whole.asked == []
+
+
+def test_zeros_of_either_sign_have_ranges_of_their_own() -> None:
+    graph, root = graph_of(tup(ops.floor(ops.sigmoid(a)), ops.floor(ops.clip(ops.sigmoid(a), a_min=0.0, a_max=2.0))))
+    assert [graph.fact(RANGES, part).signed for part in graph.operands[root]] == [False, True]
