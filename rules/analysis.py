@@ -102,7 +102,7 @@ class Classes(Protocol):
         """The value of a constant e-class."""
 
     def e_nodes(self, cls: int) -> Iterable[ENode]:
-        """The e-nodes of an e-class, oldest first."""
+        """The e-nodes of an e-class, oldest first, with canonical operands."""
 
 
 class Facts(Generic[Fact]):
@@ -158,7 +158,7 @@ class Facts(Generic[Fact]):
         due: list[int] = []
         visits = Counter[int]()
         for kept, gone in unions:
-            users, renewed = self._users.pop(gone, ()), self._analysis.names_classes
+            users, renewed = self._users.pop(gone, []), self._analysis.names_classes
             settled = kept in known and self._keeps_oldest(kept)
             if gone in known:
                 before = known.pop(gone)
@@ -167,7 +167,8 @@ class Facts(Generic[Fact]):
                     renewed = True
             if renewed:
                 due += map(find, users)
-            self._users.setdefault(kept, []).extend(users)
+            if users:
+                self._users.setdefault(kept, []).extend(users)
             if not settled:
                 due.append(find(kept))
         due += map(find, constants)
@@ -204,22 +205,22 @@ class Facts(Generic[Fact]):
         """The e-classes of the operands of e-nodes; records the e-class as a user of each."""
         parts = dict.fromkeys([part for node in nodes for part in node.operands])
         for part in parts:
-            users = self._users.setdefault(part, [])
-            if not users or users[-1] != cls:
+            users = self._users.get(part)
+            if users is None:
+                self._users[part] = [cls]
+            elif users[-1] != cls:
                 users.append(cls)
         return parts
 
     def _read(self, node: ENode) -> ENode:
-        if node.op is not None and not self._reads(node.op):
-            return OPAQUE
-        return ENode(node.op, node.attrs, node.field, tuple(map(self._classes.find, node.operands)))
+        return node if node.op is None or self._reads(node.op) else OPAQUE
 
     def _of_class(self, cls: int, nodes: Sequence[ENode]) -> AnyValue:
         classes, known = self._classes, self._known
         type_, constant = classes.type_of(cls), classes.constant(cls)
         if constant is not None:
             return _known(self._analysis, type_, constant)
-        facts = [self._of_node(node, type_) for node in nodes if all(part in known for part in node.operands)]
+        facts = [self._of_node(node, type_) for node in nodes if all(map(known.__contains__, node.operands))]
         if len(facts) < 2:
             return facts[0] if facts else self._of_node(OPAQUE, type_)
         return functools.reduce(lambda one, other: _merged(self._analysis, one, other, type_), facts)

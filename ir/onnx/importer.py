@@ -174,9 +174,9 @@ class Importer:
         """Returns the value of a graph whose inputs are in `scope`: the value of a single output, or a tuple of all. Raises
         UndefinedError."""
         order = self.frame.order
-        made = chain.from_iterable(node.output for node in graph.node)
-        named: Iterable[AnyValue] = chain(graph.input, graph.initializer, graph.node)
-        require_text(*made, *(each.name for each in named), *(node.op_type for node in graph.node), *(node.domain for node in graph.node))
+        named: Iterable[AnyValue] = chain(graph.input, graph.initializer)
+        of_nodes = [(*node.output, node.name, node.op_type, node.domain) for node in graph.node]
+        require_text(*chain.from_iterable(of_nodes), *(each.name for each in named))
         for tensor in graph.initializer:
             name = tensor.name
             order[name] = len(order)
@@ -224,15 +224,15 @@ class Importer:
     def _results(self, graph: GraphProto, scope: Scope) -> list[Expr]:
         """Returns the values of a graph's outputs. Raises UndefinedError."""
         fields: list[Expr] = []
-        made = {name for node in graph.node for name in node.output}
         for value in graph.output:
             try:
                 fields.append(scope.find(value.name))
             except UndefinedError as missing:
                 missing.reader = missing.reader or "the list of outputs"
                 raise
-            if value.name not in made:
-                self.is_disputed(value.name, fields[-1].checked_type, "the graph", frozenset(), "the declaration is ignored")
+            said, type_ = self.declared.get(value.name), fields[-1].checked_type
+            if said is not None and contradicts(said, type_) and not any(value.name in node.output for node in graph.node):
+                self.is_disputed(value.name, type_, "the graph", frozenset(), "the declaration is ignored")
         return fields
 
     def read_nodes(self, nodes: Iterable[NodeProto], scope: Scope) -> None:

@@ -493,14 +493,15 @@ class Graph:
         return self.constants.get(cls)
 
     def e_nodes(self, cls: int) -> Iterator[ENode]:
-        """The e-nodes of an e-class, oldest first."""
+        """The e-nodes of an e-class, oldest first, with canonical operands."""
         for node in sorted(self.members[cls]) if cls in self.members else (cls,):
             yield self._e_node(self.symbols[node], self.payloads[node], self.operands[node])
 
     def _e_node(self, head: Symbol, payload: int, operands: Sequence[int]) -> ENode:
         if head.kind not in (CALL, TUPLE, GET):
             return OPAQUE
-        return ENode(head.op, self.attrs[payload] if head.op is not None else EMPTY_ATTRS, payload if head.kind == GET else -1, operands)
+        parts = tuple(map(self.find, operands))
+        return ENode(head.op, self.attrs[payload] if head.op is not None else EMPTY_ATTRS, payload if head.kind == GET else -1, parts)
 
     def fact(self, analysis: Analysis[AnyValue], node: int) -> AnyValue:
         """The fact of the e-class of a node."""

@@ -30,6 +30,7 @@ class Mirror:
         self._copies: dict[int, int] = {}
         """The queries that may be asked: which of several equal ones each is."""
         self._numbers: dict[int, int] = {}
+        self._allowed: set[int] = set()
         self._loaded = 0
         self._visible: list[Symbol] = []
 
@@ -67,9 +68,16 @@ class Mirror:
         return known
 
     def asked(self, numbers: Iterable[int]) -> list[int]:
-        """Those of some queries that can match."""
-        queries, allow = self._queries, self._edges.allow
-        return [number for number in numbers if number in self._copies and allow(queries[number][0].root, queries[number][1])]
+        """Those of some queries that can match. One that can match once always can."""
+        queries, copies, known, allow = self._queries, self._copies, self._allowed, self._edges.allow
+        found: list[int] = []
+        for number in numbers:
+            if number not in known:
+                if number not in copies or not allow(queries[number][0].root, queries[number][1]):
+                    continue
+                known.add(number)
+            found.append(number)
+        return found
 
     def load(self, unions: Iterable[tuple[int, int]], retired: dict[str, list[str]]) -> None:
         """Loads the nodes added to the graph since the last call, makes unions, and retires nodes. `retired` has lines of operands and

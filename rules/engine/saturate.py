@@ -257,7 +257,7 @@ class Saturator:
         moved, tables = self._mirror.step(first)
         learned |= self._follow(moved)
         asked = set(first)
-        more = [number for number in self._mirror.asked(self._active) if number not in asked]
+        more = self._mirror.asked([number for number in self._active if number not in asked])
         return {**tables, **self._mirror.step(more)[1]} if more else tables, learned
 
     def _begin(self, unions: Sequence[tuple[int, int]]) -> None:
@@ -411,7 +411,7 @@ class Saturator:
         self._seen.add(key)
         budget.matches += 1
         statistics.matches += 1
-        size, applied = len(graph), graph.applied
+        size, applied = len(graph.symbols), graph.applied
         try:
             root, built = matcher.decide(graph, row)
         except Reject as rejection:

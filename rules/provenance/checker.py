@@ -360,7 +360,8 @@ class Checker:
 
     def e_nodes(self, cls: int) -> Iterator[ENode]:
         """The nodes of a class, in the form for analyses."""
-        for label, operands in self.closure.members(cls):
+        for label, parts in self.closure.members(cls):
+            operands = tuple(map(self.find, parts))
             if label == TUPLE:
                 yield ENode(None, EMPTY_ATTRS, -1, operands)
             elif isinstance(label, tuple) and label[0] in (CALL, FIELD):
