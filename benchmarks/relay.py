@@ -112,7 +112,7 @@ class Ours:
         self._runs: dict[str, Callable[[], Any]] = {
             "equal": lambda: structural_equal(self.module, self.other),
             "hash": lambda: structural_hash(self.module),
-            "visit": lambda: post_order_visit(main, [].append),
+            "visit": lambda: post_order_visit(main.body, [].append),  # a function keeps its nodes
             "mutate": lambda: Calls().visit(main),
             "print": lambda: astext(self.module),
             "parse": lambda: parse(self.made["print"]),

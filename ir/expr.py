@@ -318,7 +318,8 @@ class BaseFunc(Expr):
 class Function(BaseFunc):
     """A function: parameters, a body, and attributes that passes read (`Primitive`, `Compiler`, `SkipOptimization` ...)."""
 
-    __slots__ = ("body", "type_params")
+    __slots__ = ("_inner", "body", "type_params")
+    _inner: tuple[Expr, ...]  # the nodes below the function (passat.ir.traverse); unset until they are visited
 
     def __init__(
         self,

@@ -107,8 +107,12 @@ def post_order(
 ) -> list[Expr]:
     """Returns every node reachable from the roots once, parts first. Does not enter nodes for which `into` returns False.
 
-    `parts_of` returns the parts of a node in order: `children` or `evaluation_parts`.
+    `parts_of` returns the parts of a node in order: `children` or `evaluation_parts`. Passes visit the same function again and again, so
+    that functions keep their nodes.
     """
+    whole = roots[0] if len(roots) == 1 and into is None and parts_of is children else None
+    if type(whole) is Function and hasattr(whole, "_inner"):
+        return [*whole._inner, whole]
     seen: set[Expr] = set()
     order: list[Expr] = []
     parts = iter(roots)  # the remaining parts of the last pending node
@@ -129,6 +133,8 @@ def post_order(
                 order.append(expr)
             else:
                 if not pending:
+                    if type(whole) is Function:
+                        whole._inner = tuple(order[:-1])
                     return order
                 order.append(pending.pop())
                 parts = outer.pop()

@@ -102,6 +102,6 @@ def _copy(node: Expr) -> Expr:
     made = object.__new__(type(node))
     for slots in (getattr(kind, "__slots__", ()) for kind in type(node).__mro__):
         for slot in slots:
-            if slot not in ("__weakref__", "_known_value"):
+            if slot not in ("__weakref__", "_inner", "_known_value"):
                 setattr(made, slot, getattr(node, slot))
     return made

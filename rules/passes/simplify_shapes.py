@@ -54,7 +54,7 @@ def simplify_shapes(function: Function) -> Function:
 def in_each_function(function: Function, change: Callable[[Function], Function]) -> Function:
     """The function after a change of each function in it, such as the branches of an ONNX `If`, and of itself. The change gets functions
     with types, innermost first, and leaves nested ones. Sealed functions are unchanged."""
-    if not any(isinstance(node, Function) for node in own_nodes(function.body)):
+    if not any(isinstance(node, Function) and node is not function for node in post_order(function)):
         return change(function)
 
     def changed(old: Expr, new: Expr) -> Expr:

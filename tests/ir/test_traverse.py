@@ -1,5 +1,6 @@
 """Walks: each node once, operands first, without recursion."""
 
+import copy
 import gc
 from collections.abc import Callable
 
@@ -176,6 +177,23 @@ def test_paths_are_not_nodes() -> None:
         expr = expr + expr
     assert len(post_order(expr)) == 102  # including the operator
     assert rewrite(expr, lambda old, new: new) is expr
+
+
+def test_functions_keep_their_nodes() -> None:
+    """A second walk finds the same nodes, whatever the caller did with those of the first, and copies with other parts have their own."""
+    inner = Function([x], x + const(1.0))
+    outer = Function([x], inner(x) * x)
+    first = post_order(outer)
+    expected, nested = list(first), post_order(inner)
+    first.clear()
+    assert post_order(outer) == expected
+    assert expected[-1] is outer
+    assert set(nested) < set(expected)
+    changed = outer.with_body(x)
+    assert post_order(changed) == [x, changed]
+    again = copy.deepcopy(outer)
+    assert len(post_order(again)) == len(expected)
+    assert outer not in post_order(again)
 
 
 @pytest.mark.parametrize("enabled", [True, False])
