@@ -1,6 +1,6 @@
 """The edges of an e-graph between symbols: a rule can match only if it has those of the left side."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Any as AnyValue
 
 from passat.ir.tensor import Tensor
@@ -56,7 +56,7 @@ class Edges:
                     self._use(cls, symbols[node], i)
                     made.update([(symbols[node], i, head) for head in self._heads.get(cls, (symbols[cls],))])
         self._found.update([(whole, place, part) for whole, i, part in made for place in _places(whole, i)])
-        self._count(new)
+        self._count(new, {head for head, _ in self._numbers})
 
     def unite(self, kept: int, gone: int) -> None:
         """Adds the edges of two e-classes that are about to be united."""
@@ -82,12 +82,12 @@ class Edges:
     def _numbers_at(self, place: Place) -> dict[object, AnyValue]:
         if place not in self._numbers:
             self._numbers[place] = {}
-            self._count(range(self._walked))
+            self._count(range(self._walked), {place[0]})
         return self._numbers[place]
 
-    def _count(self, nodes: Iterable[int]) -> None:
-        """Adds the numbers that are operands of some nodes."""
-        graph, heads = self._graph, {head for head, _ in self._numbers}
+    def _count(self, nodes: Iterable[int], heads: Set[Symbol]) -> None:
+        """Adds the numbers that are operands of those of some nodes that have one of these symbols."""
+        graph = self._graph
         for node in nodes if heads else ():
             head = graph.symbols[node]
             if head in heads:
