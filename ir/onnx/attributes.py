@@ -57,7 +57,7 @@ def read_attributes(
         if kind == 2:
             value = None if kinds is not None and is_odd_flag(attribute) else attribute.i
         elif kind == 7:
-            value = tuple(attribute.ints)
+            value = tuple(attribute.ints[:])
         elif kind == 1:
             value = attribute.f
         elif kind == 3:
@@ -65,7 +65,7 @@ def read_attributes(
         elif kind == 4:
             value = read_tensor(attribute.t, folder)
         elif kind == 6:
-            value = tuple(attribute.floats)
+            value = tuple(attribute.floats[:])
         elif kind == 8:
             value = tuple(map(_text, attribute.strings))
         elif kind == 9:

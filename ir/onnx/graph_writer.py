@@ -168,7 +168,7 @@ class GraphWriter:
             type_ = call.checked_type
             self._declare(wanted, type_.fields if isinstance(type_, TupleType) else [type_])
         if self.model.written is not None:
-            self._tell(call, self.model.written, [name for node in self.nodes[first:] for name in node.output if name])
+            self._tell(call, self.model.written, [name for node in self.nodes[first:] for name in node.output[:] if name])
         if type(call._checked_type) is TupleType:
             self.several[id(call)] = wanted
         else:

@@ -19,7 +19,7 @@ _SMALL: Final = 1 << 12
 def model_bytes(model: ModelProto) -> int:
     """The serialized size of a model in bytes, excluding external data."""
     tensors = model.graph.initializer
-    if sum(math.prod(tensor.dims) for tensor in tensors) < _SMALL:
+    if sum(math.prod(tensor.dims[:]) for tensor in tensors) < _SMALL:
         return int(model.ByteSize())
     outline = ModelProto()
     copy_fields(model, outline, except_for={"graph"})
@@ -31,7 +31,7 @@ def model_bytes(model: ModelProto) -> int:
 
 def tensor_bytes(tensor: TensorProto) -> int:
     """The serialized size of a tensor in bytes; for large raw contents, computed from its type and shape."""
-    elements = math.prod(tensor.dims)
+    elements = math.prod(tensor.dims[:])
     if elements < _SMALL or tensor.data_type not in ELEMENT_TYPES or not tensor.HasField("raw_data"):
         return int(tensor.ByteSize())
     outline = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, doc_string=tensor.doc_string or None)

@@ -145,7 +145,7 @@ def _decode_sparse(name: str, values: Tensor, indices: Tensor, shape: tuple[int,
 
 
 def _shape(name: str, proto: TensorProto | SparseTensorProto) -> tuple[int, ...]:
-    shape = tuple(proto.dims)
+    shape = tuple(proto.dims[:])
     if any(dim < 0 for dim in shape):
         raise OnnxError(f"the tensor {name!r} has a negative dimension: {list(shape)}")
     if len(shape) > _MOST_DIMENSIONS:
