@@ -1,6 +1,6 @@
 """Attributes of calls and functions: an immutable mapping from names to plain values, hashable by content."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from typing import Any as AnyValue
 from typing import Final
 
@@ -51,6 +51,27 @@ class Attrs(Mapping[str, AnyValue]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._items)
+
+    # Those of Mapping call __getitem__ for each name, and raise a KeyError for a missing one.
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._items
+
+    def get(self, name: str, default: AnyValue = None) -> AnyValue:
+        """The value of an attribute; the default if there is none."""
+        return self._items.get(name, default)
+
+    def keys(self) -> KeysView[str]:
+        """The names."""
+        return self._items.keys()
+
+    def values(self) -> ValuesView[AnyValue]:
+        """The values."""
+        return self._items.values()
+
+    def items(self) -> ItemsView[str, AnyValue]:
+        """The names with their values."""
+        return self._items.items()
 
     def __len__(self) -> int:
         return len(self._items)

@@ -65,7 +65,7 @@ def price(model: CostModel, op: Op, types: Sequence[Type], result: Type, attrs: 
         raise CostError(
             f"{_about(model)} raised {type(error).__name__}{': ' if said else ''}{said} for {_show(op, types, result)}"
         ) from error
-    if not isinstance(found, Real) or isinstance(found, bool):
+    if type(found) is not float and (not isinstance(found, Real) or isinstance(found, bool)):
         raise CostError(f"{_about(model)} returned {found!r} for {_show(op, types, result)}; a cost must be a number")
     cost = float(found)
     if not 0 < cost <= LARGEST:  # also false for NaN
