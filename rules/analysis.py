@@ -12,7 +12,6 @@ rule asks about.
 
 import functools
 import heapq
-import itertools
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -104,6 +103,9 @@ class Classes(Protocol):
     def e_nodes(self, cls: int) -> Iterable[ENode]:
         """The e-nodes of an e-class, oldest first, with canonical operands."""
 
+    def oldest(self, cls: int) -> ENode:
+        """The first of these."""
+
 
 class Facts(Generic[Fact]):
     """The facts of one analysis about the e-classes that were asked about, and about those that they depend on."""
@@ -194,8 +196,9 @@ class Facts(Generic[Fact]):
         """The e-nodes that the fact of an e-class is derived from, with canonical operands."""
         if self._classes.constant(cls) is not None:
             return []
-        nodes = self._classes.e_nodes(cls)
-        return [self._read(node) for node in (itertools.islice(nodes, 1) if self._keeps_oldest(cls) else nodes)]
+        if self._keeps_oldest(cls):
+            return [self._read(self._classes.oldest(cls))]
+        return [self._read(node) for node in self._classes.e_nodes(cls)]
 
     def _keeps_oldest(self, cls: int) -> bool:
         type_ = self._classes.type_of(cls)

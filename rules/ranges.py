@@ -244,15 +244,21 @@ def _monotonic(call: Made, facts: Sequence[AnyValue]) -> Range | None:
     if call.type.dtype not in _FLOATS:
         low, high = _computed(call, [x.low, x.high])
         return Range(low, high)
-    assert call.op.kernel is not None
-    low, high = _of_floats(call.op.kernel, EMPTY_ATTRS, "float64", pack("2d", x.low, x.high))
-    if call.op.exact == "never" and call.op.name != "sign":
-        greatest = float(finite_limits(to_numpy(call.type.dtype))[1])
+    low, high = _monotonic_bounds(call.op, call.op.kernel, call.type.dtype, pack("2d", x.low, x.high))
+    return Range(low, high, x.nan)
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _monotonic_bounds(op: Op, kernel: Callable[..., AnyValue], dtype: str, bounds: bytes) -> tuple[float, float]:
+    """The bounds of a monotonic operator on floating-point numbers, whose bounds are given like those of `_of_floats`."""
+    low, high = _of_floats(kernel, EMPTY_ATTRS, "float64", bounds)
+    if op.exact == "never" and op.name != "sign":
+        greatest = float(finite_limits(to_numpy(dtype))[1])
         low, high = (bound if math.isinf(bound) else bound + side * _SLACK * (1 + abs(bound)) for bound, side in ((low, -1), (high, 1)))
         low, high = -math.inf if low < -greatest else low, math.inf if high > greatest else high
-    if call.op.non_negative:
+    if op.non_negative:
         low = max(low, 0.0, key=_order)
-    return Range(low, high, x.nan)
+    return low, high
 
 
 def _not_negative(call: Made, facts: Sequence[AnyValue]) -> Range | None:

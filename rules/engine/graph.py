@@ -497,6 +497,10 @@ class Graph:
         for node in sorted(self.members[cls]) if cls in self.members else (cls,):
             yield self._e_node(self.symbols[node], self.payloads[node], self.operands[node])
 
+    def oldest(self, cls: int) -> ENode:
+        """The oldest e-node of an e-class, which has its number."""
+        return self._e_node(self.symbols[cls], self.payloads[cls], self.operands[cls])
+
     def _e_node(self, head: Symbol, payload: int, operands: Sequence[int]) -> ENode:
         if head.kind not in (CALL, TUPLE, GET):
             return OPAQUE

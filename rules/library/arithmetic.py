@@ -359,7 +359,7 @@ class Arithmetic(RuleSet):
     rectified_zeros = (rectifier(x) >> x).when(never_negative(x)).inexact(TIES)
     nan_guard = (_GUARDED["nan"] >> _GUARDED["threshold"]).when(never_signed(x), has_dtype(x, "float32"))
     clipped = (op.clip(x, attrs=a) >> x).when(clips_nothing(a, x)).inexact(TIES)
-    won = (extremum(x, y) >> x).when(always_wins(extremum, x, y), same_type(x, extremum(x, y))).inexact(TIES)
+    won = (extremum(x, y) >> x).when(same_type(x, extremum(x, y)), always_wins(extremum, x, y)).inexact(TIES)
     compared = _COMPARED >> value(outcome(comparison, x, y, _COMPARED))
     extremum_of_both = (extremum(monotonic(x), monotonic(y)) >> monotonic(extremum(x, y))).inexact("approximations are not quite monotonic")
     extremum_of_all = (

@@ -370,6 +370,10 @@ class Checker:
             else:
                 yield OPAQUE
 
+    def oldest(self, cls: int) -> ENode:
+        """The oldest node of a class."""
+        return next(self.e_nodes(cls))
+
     def add_call(self, op: Op, operands: Sequence[int], attrs: Attrs) -> int:
         """The class of a call on a right side."""
         if op.stateful:
