@@ -26,7 +26,7 @@ def aligned_axes(node: Expr, axis: int) -> Aligned | None:
     >>> from passat.ir.expr import var
     >>> from passat.ir.infer import infer_type
     >>> from passat.ir.op import get_op
-    >>> x, w = var("x", (2, 5, 8)), var("w", (8, 4))
+    >>> x, w = var("x", shape=(2, 5, 8)), var("w", shape=(8, 4))
     >>> rows = infer_type(get_op("nn.matmul")(x, w))
     >>> aligned_axes(rows, 1), aligned_axes(rows, 2)
     ((1, None), None)

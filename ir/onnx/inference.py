@@ -129,7 +129,7 @@ def node_types(
     if op.op_type == "STFT" and "onesided" not in attrs:
         node.attribute.add(name="onesided", type=AttributeProto.INT, i=1)  # the default, which ONNX's inference treats as 0
     given = {f"i{i}" if i < count else outer_name(i - count): _proto(type_) for i, type_ in enumerate(types) if i >= count or not absent[i]}
-    values = {f"i{i}": value for i, value in (data or {}).items() if not absent[i]}
+    values = {f"i{i}": value for i, value in (data or {}).items() if i < count and not absent[i]}
     try:
         found = infer_node_outputs(schema, node, given, values, opset_imports=_imports(op.domain, attrs["opset"], _domains(attrs)))
     except (InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError) as error:  # RuntimeError: too few outputs
