@@ -180,7 +180,7 @@ def test_paths_are_not_nodes() -> None:
 
 
 def test_functions_keep_their_nodes() -> None:
-    """A second walk finds the same nodes, whatever the caller did with those of the first, and copies with other parts have their own."""
+    """A second walk finds the same nodes, also if the caller changes the list of the first, and copies with other parts have their own."""
     inner = Function([x], x + const(1.0))
     outer = Function([x], inner(x) * x)
     first = post_order(outer)
