@@ -32,7 +32,7 @@ def aligned_axes(node: Expr, axis: int) -> Aligned | None:
     ((1, None), None)
     """
     if isinstance(node, Tuple):
-        return (axis,) * len(node.fields)
+        return None if any(isinstance(field.checked_type, TupleType) for field in node.fields) else (axis,) * len(node.fields)
     if isinstance(node, TupleGetItem):
         return (axis,)
     if not isinstance(node, Call) or not isinstance(node.op, Op) or node.op.stateful:

@@ -179,7 +179,10 @@ def _regions(order: Sequence[Expr], root: Expr, selections: Sequence[_Region]) -
                     heappush(heap, -place[id(part)])
                 answered[id(part)] += asked[id(part)] == axis
         for node in region.nodes:  # a tuple that is whole has no positions to select
-            if any(isinstance(part.checked_type, TupleType) and id(part) not in region.axes for part in _operands(node)):
+            aligned = aligned_axes(node, region.axes[id(node)])
+            assert aligned is not None
+            parts = [part for part, at in zip(_operands(node), aligned, strict=True) if at is not None]
+            if any(isinstance(part.checked_type, TupleType) and id(part) not in region.axes for part in parts):
                 del region.axes[id(node)]
         if has_product:
             found.append(region)

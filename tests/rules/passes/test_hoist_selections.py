@@ -59,6 +59,11 @@ CUT = FIRST.format("%x")
             f"{PARTS} %1 = {FIRST.format('%0.1')}; (%0.0, nn.matmul(concatenate((%1, %1), axis=2), %w))",
             id="a part of a whole",
         ),
+        pytest.param(
+            f"%0 = nn.matmul(%x, %w); {FIRST.format('nn.attention(%0, %x, %x, (), q_num_heads=2, kv_num_heads=2, scale=0.5f)')}",
+            f"%0 = nn.matmul({CUT}, %w); nn.attention(%0, %x, %x, (), q_num_heads=2, kv_num_heads=2, scale=0.5f)",
+            id="queries without a mask",
+        ),
     ],
 )
 def test_what_is_selected(before: str, after: str) -> None:
