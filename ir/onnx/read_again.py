@@ -2,16 +2,17 @@
 of the values that the bodies of If, Loop and Scan capture is known in the bodies, too, and an If whose condition is known is its branch."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
 import passat.ir.ops  # noqa: F401  # importing registers the readers
+from passat.ir.analysis import free_vars
 from passat.ir.attrs import Attrs
 from passat.ir.bind import bind
 from passat.ir.evaluate import EvaluateError, Value, evaluate_call
-from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
+from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from passat.ir.folding import keeps_bits
 from passat.ir.infer import InferError, infer_type
 from passat.ir.known import known_value
@@ -66,6 +67,26 @@ def read_again(call: Call) -> Expr | None:
 
 def with_known_captures(call: Call) -> Call:
     """The call of an If, Loop or Scan with the captured values that are known as constants in its bodies; itself if there are none."""
+    return _with_bound_captures(call, _known_captures)
+
+
+def without_unused_captures(call: Call) -> Call:
+    """The call of an If, Loop or Scan without the captured values that its bodies do not use; itself if there are none."""
+    return _with_bound_captures(call, _unused_captures)
+
+
+def _known_captures(function: Function, captured: Mapping[Var, Expr]) -> dict[Var, Expr]:
+    values = {param: read_operand(arg) for param, arg in captured.items()}
+    return {param: value for param, value in values.items() if isinstance(value, Constant)}
+
+
+def _unused_captures(function: Function, captured: Mapping[Var, Expr]) -> dict[Var, Expr]:
+    used = set(free_vars(function.body))
+    return {param: arg for param, arg in captured.items() if param not in used}
+
+
+def _with_bound_captures(call: Call, binds: Callable[[Function, Mapping[Var, Expr]], Mapping[Var, Expr]]) -> Call:
+    """The call of an If, Loop or Scan whose bodies are bound to some of the values that they capture; itself if there are none."""
     counts = call.attrs.get("captured", ())
     if "bodies" not in call.attrs or not sum(counts):
         return call
@@ -76,12 +97,10 @@ def with_known_captures(call: Call) -> Call:
     for function, count in zip(functions, counts, strict=True):
         if not isinstance(function, Function):
             return call
-        values = {
-            param: (arg, read_operand(arg)) for param, arg in zip(function.params[len(function.params) - count :], captured, strict=False)
-        }
-        known = {param: value for param, (_, value) in values.items() if isinstance(value, Constant)}
-        bodies.append(bind(function, known))
-        left.append([arg for param, (arg, _) in values.items() if param not in known])
+        values = dict(zip(function.params[len(function.params) - count :], captured, strict=False))
+        bound = binds(function, values)
+        bodies.append(bind(function, bound))
+        left.append([arg for param, arg in values.items() if param not in bound])
     if sum(map(len, left)) == sum(counts):
         return call
     attrs = Attrs({**call.attrs, "captured": tuple(map(len, left))})

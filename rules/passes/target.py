@@ -205,8 +205,10 @@ def _taken(call: Call) -> Expr | None:
 
 
 def _with_read_bodies(call: Call) -> Call:
+    from passat.ir.onnx.read_again import without_unused_captures  # needs onnx
+
     args = [read_opaque(arg) if isinstance(arg, Function) else arg for arg in call.args]
-    made = call if args == list(call.args) else Call(call.op, args, call.attrs, span=call.span)
+    made = without_unused_captures(call if args == list(call.args) else Call(call.op, args, call.attrs, span=call.span))
     infer_type(made)
     return made
 

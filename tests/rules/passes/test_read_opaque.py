@@ -166,6 +166,13 @@ CHOICES = """(float[2, 3] x, float[2, 3] y, bool b) => (float[2, 3] z, float[2, 
             id="in a branch",
         ),
         pytest.param(
+            "p = Exp(x)  q = Log(y)  z = If(b)<then_branch = t () => (a) {"
+            "   a = If(yes)<then_branch = t () => (k) { k = Relu(x) }, else_branch = e () => (k) { k = Tanh(p) }>"
+            "}, else_branch = e () => (a) { d = Add(q, q)  a = Sin(y) }>  w = Cos(y)",
+            {"If", "Relu", "Sin", "Cos"},
+            id="values that no branch uses anymore",
+        ),
+        pytest.param(
             "p = Exp(half)  q = Log(p)  r = Exp(q)  s = Log(r)  t = Exp(s)  c = Greater(t, half)"
             " z = If(c)<then_branch = t () => (a) { a = Relu(x) }, else_branch = e () => (a) { a = Tanh(y) }>  w = Sin(y)",
             {"Relu", "Sin"},
