@@ -47,7 +47,6 @@ from passat.ir.types import (
     TypeVar,
     as_general,
     compatible,
-    refine,
     substitute,
 )
 
@@ -384,8 +383,12 @@ def join(a: Type, b: Type) -> Type | None:
     if isinstance(a, TupleType) and isinstance(b, TupleType) and len(a.fields) == len(b.fields):
         fields = [join(m, n) for m, n in zip(a.fields, b.fields, strict=True)]
         return None if any(field is None for field in fields) else TupleType(field for field in fields if field is not None)
-    if isinstance(a, TypeCall) and isinstance(b, TypeCall) and compatible(a, b):
-        return TypeCall(a.func, [refine(m, n) for m, n in zip(a.args, b.args, strict=True)])
+    if isinstance(a, TypeCall) and isinstance(b, TypeCall) and a.func == b.func and len(a.args) == len(b.args):
+        args = [
+            n if isinstance(m, IncompleteType) else m if isinstance(n, IncompleteType) else join(m, n)  # a parameter that nothing determines
+            for m, n in zip(a.args, b.args, strict=True)
+        ]
+        return None if None in args else TypeCall(a.func, [arg for arg in args if arg is not None])
     if isinstance(a, FuncType) and isinstance(b, FuncType):
         return a if as_general(a, b) else b if as_general(b, a) else None
     return None

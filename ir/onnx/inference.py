@@ -285,10 +285,18 @@ def region_types(op_type: str, types: Sequence[Type], attrs: Mapping[str, AnyVal
 
 
 def _joined(*types: Type) -> Type:
+    """The type of a value of one of some types. Elements of a sequence that are unknown in one type are unknown."""
+    vague = [type_ for type_ in types if _vague(type_)]
+    if vague:
+        return vague[0] if len(set(map(_container, types))) == 1 else UNKNOWN
     result = types[0]
     for other in types[1:]:
         result = join(result, other) or UNKNOWN
     return result
+
+
+def _container(type_: Type) -> Type | None:
+    return type_.func if isinstance(type_, TypeCall) else None
 
 
 def _loop(operands: Sequence[Type], results: Sequence[Type]) -> list[Type]:

@@ -34,12 +34,13 @@ from passat.ir.shape import ANY, SymDim
 from passat.ir.tensor import Tensor
 from passat.ir.text import astext, parse, parse_expr
 from passat.ir.traverse import post_order
-from passat.ir.types import FuncType, RefType, TensorType, TupleType, Type, TypeVar
+from passat.ir.types import FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall, TypeVar
 from tests.share import share
 from tests.strategies import modules, programs
 
 n = SymDim.named("n")
 f32 = TensorType((2, 3))
+BOX = GlobalTypeVar("Box")
 x, y, c = var("x", shape=(2, 3)), var("y", shape=(3,)), var("c", "bool")
 pair = Tuple([x, y])
 ref = RefCreate(x)
@@ -214,6 +215,10 @@ def test_depth_is_data() -> None:
         (f32, TensorType((2, n)), TensorType((2, ANY))),
         (f32, UNKNOWN, UNKNOWN),
         (TupleType([f32]), TupleType([TensorType((n, 3))]), TupleType([TensorType((ANY, 3))])),
+        (TypeCall(BOX, [f32]), TypeCall(BOX, [TensorType((n, 3))]), TypeCall(BOX, [TensorType((ANY, 3))])),
+        (TypeCall(BOX, [f32]), TypeCall(BOX, [UNKNOWN]), TypeCall(BOX, [f32])),
+        (TypeCall(BOX, [f32]), TypeCall(BOX, [TensorType((2,))]), None),
+        (TypeCall(BOX, [f32]), f32, None),
         (f32, TensorType((2,)), None),
         (f32, TensorType((2, 3), "int8"), None),
         (TupleType([f32]), TupleType([]), None),

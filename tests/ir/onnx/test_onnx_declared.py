@@ -238,7 +238,8 @@ def test_other_declarations_that_say_nothing(parse: Parse) -> None:
         ("float32[2, n]", "float32[3, m]", "float32[?, n]"),
         ("float32[2]", "float32[2, 1]", "_"),
         ("float32[2]", "int64[2]", "_"),
-        ("seq(float32[2])", "seq(float32[3])", "_"),
+        ("seq(float32[2])", "seq(float32[3])", "seq(float32[?])"),
+        ("seq(float32[2])", "seq(float32[2, 1])", "_"),
         ("_", "float32[3]", "float32[3]"),
     ],
 )

@@ -111,6 +111,22 @@ def test_the_functions_are_closed_and_typed(parse: Parse) -> None:
     assert repr(call.checked_type) == "Tensor[(N,), float32]"
 
 
+@pytest.mark.parametrize(
+    ("kind", "one", "other", "type_"),
+    [
+        ("seq(float[])", "SequenceConstruct(x)", "SequenceConstruct(y)", "onnx.Sequence[Tensor[(?, 4), float32]]"),
+        ("optional(float[])", "Optional(y)", "Optional(x)", "onnx.Optional[Tensor[(?, 4), float32]]"),
+        ("seq(float[])", "SequenceEmpty()", "SequenceConstruct(y)", "onnx.Sequence[_]"),
+        ("seq(float[])", "SequenceConstruct(y)", "SequenceEmpty()", "onnx.Sequence[_]"),
+    ],
+)
+def test_elements_of_both_branches(kind: str, one: str, other: str, type_: str, parse: Parse) -> None:
+    """A size that only one branch knows is unknown."""
+    branches = f"then_branch = t () => ({kind} a) {{ a = {one} }}, else_branch = e () => ({kind} a) {{ a = {other} }}"
+    module = from_onnx(parse(f"g (float[b, 4] x, float[4, 4] y, bool c) => ({kind} z) {{ z = If(c) <{branches}> }}"))
+    assert repr(module["main"].body.checked_type) == type_
+
+
 def test_types_of_a_loop_follow_from_its_body_when_inferred_again(parse: Parse, rebuilt: Rebuilt) -> None:
     text = LOOP.replace("float[M, 2] all", "float all")  # a wrong rank would show
     model = parse(text)
