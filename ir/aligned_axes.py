@@ -46,6 +46,15 @@ def aligned_axes(node: Expr, axis: int) -> Aligned | None:
     return rule(types, result, node.attrs, axis)
 
 
+def _are_alike(types: Sequence[Type], axis: int) -> bool:
+    """True for tensors of one rank whose sizes along the axis are equal."""
+    tensors = [type_ for type_ in types if isinstance(type_, TensorType)]
+    first = tensors[0] if tensors and len(tensors) == len(types) else None
+    return first is not None and all(
+        type_.ndim == first.ndim and axis < first.ndim and same_dim(type_.shape[axis], first.shape[axis]) for type_ in tensors
+    )
+
+
 def _broadcast(types: Sequence[Type], result: Type, axis: int) -> Aligned | None:
     """Of operands that broadcast."""
     assert isinstance(result, TensorType)

@@ -384,8 +384,8 @@ def join(a: Type, b: Type) -> Type | None:
         fields = [join(m, n) for m, n in zip(a.fields, b.fields, strict=True)]
         return None if any(field is None for field in fields) else TupleType(field for field in fields if field is not None)
     if isinstance(a, TypeCall) and isinstance(b, TypeCall) and a.func == b.func and len(a.args) == len(b.args):
-        args = [
-            n if isinstance(m, IncompleteType) else m if isinstance(n, IncompleteType) else join(m, n)  # a parameter that nothing determines
+        args = [  # an incomplete argument is a parameter that nothing determines
+            n if isinstance(m, IncompleteType) else m if isinstance(n, IncompleteType) else join(m, n)
             for m, n in zip(a.args, b.args, strict=True)
         ]
         return None if None in args else TypeCall(a.func, [arg for arg in args if arg is not None])

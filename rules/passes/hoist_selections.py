@@ -28,6 +28,7 @@ from passat.ir.tensor import Tensor
 from passat.ir.traverse import children, with_children
 from passat.ir.types import TensorType, TupleType
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
+from passat.rules.cost import cost_model, program_cost
 from passat.rules.passes.simplify_shapes import in_each_function, own_nodes
 from passat.rules.rule import EXACT
 
@@ -44,9 +45,15 @@ class HoistSelections(FunctionPass):
     info = PassInfo(3, "HoistSelections", ["InferType"], provides=("types",), preserves=("types",), after=["SimplifyShapes"])
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """Hoists the selections of one function. Skips all programs if `rules.math` is `exact`: products of fewer rows may accumulate in a
-        different order."""
-        return func if ctx.get_config("rules.math") == EXACT else hoist_selections(func)
+        """Hoists the selections of one function, if that makes it cheaper: each tensor that a region reads is selected from. Skips all
+        programs if `rules.math` is `exact`: products of fewer rows may accumulate in a different order."""
+        if ctx.get_config("rules.math") == EXACT:
+            return func
+        made = hoist_selections(func)
+        if made is func:
+            return func
+        model = cost_model(ctx.get_config("rules.cost"), ctx.get_config("rules.machine"))
+        return made if program_cost(made, model) < program_cost(func, model) else func
 
 
 def hoist_selections(function: Function) -> Function:

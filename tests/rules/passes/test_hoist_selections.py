@@ -16,7 +16,7 @@ from tests.rules.passes.golden import becomes, stays
 from tests.rules.running import assert_equal_in_value
 from tests.share import share
 
-DATA = "%x: (2, 8, 4), %w: (4, 4), %b: (4)"
+DATA = "%x: (2, 400, 4), %w: (4, 4), %b: (4)"
 FIRST = "strided_slice({}, begin=[0], end=[1], strides=[1], axes=[1])"
 PARTS = "%0 = split(nn.matmul(%x, %w), indices_or_sections=2, axis=2);"
 CUT = FIRST.format("%x")
@@ -43,7 +43,7 @@ CUT = FIRST.format("%x")
             id="positions that the program reads elsewhere are whole",
         ),
         pytest.param(
-            "%0 = reshape(nn.matmul(%x, %w), newshape=[2, 8, 2, 2]); strided_slice(transpose(%0, axes=[0, 2, 1, 3]), begin=[-1],"
+            "%0 = reshape(nn.matmul(%x, %w), newshape=[2, 400, 2, 2]); strided_slice(transpose(%0, axes=[0, 2, 1, 3]), begin=[-1],"
             " end=[9223372036854775807], strides=[1], axes=[2])",
             "%0 = nn.matmul(strided_slice(%x, begin=[-1], end=[9223372036854775807], strides=[1], axes=[1]), %w);"
             "transpose(reshape(%0, newshape=[2, 1, 2, 2]), axes=[0, 2, 1, 3])",
@@ -90,7 +90,7 @@ def test_an_index_that_is_computed() -> None:
         FIRST.format("nn.relu(%x)"),  # no product
         f"%0 = nn.matmul(%x, %w); ({FIRST.format('%0')}, %0)",  # read as a whole
         f"%0 = nn.matmul(%x, %w); ({FIRST.format('%0')}, strided_slice(%0, begin=[1], end=[2], strides=[1], axes=[1]))",  # two selections
-        "strided_slice(nn.matmul(%x, %w), begin=[0], end=[5], strides=[1], axes=[1])",  # more than half
+        "strided_slice(nn.matmul(%x, %w), begin=[0], end=[250], strides=[1], axes=[1])",  # more than half
         "strided_slice(nn.matmul(%x, %w), begin=[0], end=[1], strides=[1], axes=[2])",  # columns
         "strided_slice(nn.matmul(%x, %w), begin=[3], end=[3], strides=[1], axes=[1])",  # none
         "strided_slice(nn.matmul(%x, %w), begin=[0, 0], end=[1, 1], strides=[1, 1], axes=[0, 1])",  # two axes
@@ -107,6 +107,13 @@ def test_positions_of_unknown_number_stay() -> None:
     for some in (ops.take(product, i, axis=1), ops.strided_slice(product, begin=(-1,), end=(-(1 << 62),), strides=(-1,), axes=(1,))):
         function = func(some)
         assert hoist_selections(function) is function
+
+
+def test_a_program_that_is_cheaper_as_it_is_stays() -> None:
+    """Each of five tensors at the border of the region would be selected from."""
+    operands = ", ".join(f"%{name}: (2, 3, 4)" for name in "abcde")
+    body = "nn.matmul(%a, %w) + (%a * %b) + (%c * %d) + (%e * %a)"
+    stays(HoistSelections(), f"{operands}, %w: (4, 4)", FIRST.format(body))
 
 
 def test_exact_programs_stay() -> None:
