@@ -384,14 +384,16 @@ def join(a: Type, b: Type) -> Type | None:
         fields = [join(m, n) for m, n in zip(a.fields, b.fields, strict=True)]
         return None if any(field is None for field in fields) else TupleType(field for field in fields if field is not None)
     if isinstance(a, TypeCall) and isinstance(b, TypeCall) and a.func == b.func and len(a.args) == len(b.args):
-        args = [  # an incomplete argument is a parameter that nothing determines
-            n if isinstance(m, IncompleteType) else m if isinstance(n, IncompleteType) else join(m, n)
-            for m, n in zip(a.args, b.args, strict=True)
-        ]
+        args = [_joined_argument(m, n) for m, n in zip(a.args, b.args, strict=True)]
         return None if None in args else TypeCall(a.func, [arg for arg in args if arg is not None])
     if isinstance(a, FuncType) and isinstance(b, FuncType):
         return a if as_general(a, b) else b if as_general(b, a) else None
     return None
+
+
+def _joined_argument(a: Type, b: Type) -> Type | None:
+    """The join of two type arguments. An unknown one is a type parameter that nothing determines, such as that of an empty list."""
+    return b if isinstance(a, IncompleteType) else a if isinstance(b, IncompleteType) else join(a, b)
 
 
 def join_clauses(clauses: tuple[Clause, ...]) -> Type:

@@ -101,6 +101,7 @@ def check_domains(mod: IRModule, ctx: PassContext, passes: Iterable[Pass]) -> No
 
 
 _PREFIX: Final = "relay._transform."
+_IDENTITY: Final = get_op("onnx.Identity")
 RAISING: Final = (Powers, RaiseOps, Views)
 """Rules that raise decomposed operators."""
 _MERGED: Final = (Transposes, Views, DynamicViews, Copies, Arithmetic)
@@ -182,6 +183,9 @@ def _read_opaque(root: Expr, values: Mapping[Expr, Expr]) -> Expr:
             new = new.tuple_value.fields[new.index]
         elif isinstance(new, Call) and isinstance(new.op, OpaqueOp):
             infer_type(new)
+            if new.op is _IDENTITY and new.checked_type == new.args[0].checked_type:  # of a value whose type nobody knows
+                done[node] = new.args[0]
+                continue
             known = with_known_captures(new)
             infer_type(known)
             new = read_again(known) or _taken(known) or _with_read_bodies(known)

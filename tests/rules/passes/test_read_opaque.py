@@ -46,6 +46,12 @@ def read(text: str) -> IRModule:
             ["split", "nn.matmul"],
         ),
         (
+            "(bool c, float[2, 3] x, float[3] z) => (float y) { i = If(c)<then_branch = t () => (float a) { a = Identity(x) },"
+            " else_branch = e () => (float b) { b = Identity(z) }>  s = Identity(i)  y = Sin(s) }",
+            ["copy", "copy", "onnx.If", "onnx.Identity", "onnx.Sin"],
+            ["copy", "copy", "onnx.If", "onnx.Sin"],
+        ),
+        (
             "(float16[2, 3] x) => (float16[a, b] y) <double low = {-1.5}> { c = Cast<to=10>(low)  d = Neg(c)  y = Clip(x, c, d) }",
             ["cast", "negative", "onnx.Clip"],
             ["cast", "negative", "onnx.Clip"],
