@@ -8,8 +8,9 @@ from passat.ir.onnx.scope import defined_names, free_names, nodes_of, subgraphs
 
 
 def computed_ifs(model: ModelProto) -> list[NodeProto]:
-    """The If nodes of the graph itself, not of subgraphs and functions, whose condition is computed."""
+    """The If nodes of the graph itself, not of subgraphs and functions, whose condition is computed, or an input."""
     made = {name for node in model.graph.node if node.op_type != "Constant" for name in node.output}
+    made |= {value.name for value in model.graph.input} - {tensor.name for tensor in model.graph.initializer}
     return [node for node in model.graph.node if node.op_type == "If" and node.input[0] in made]
 
 

@@ -1,6 +1,6 @@
 """The constants of an exported model: initializers of the main graph, and ConstantOfShape nodes for splats."""
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from functools import partial
 from typing import Final
 
@@ -23,11 +23,34 @@ Place = Callable[[Mapping[str, Tensor]], Mapping[str, TensorProto]]
 """Stores constants, or some of them, in an external file and returns the protos that refer to it."""
 
 
-class ConstantPool:
-    """Names and collects constants. The protos are created at the end, when all constants are known."""
+class _Equal:
+    """Finds equal large tensors. Contents are only hashed of those that look alike."""
 
-    def __init__(self, names: Names, version: int) -> None:
+    def __init__(self) -> None:
+        self._first: dict[tuple[object, ...], tuple[Tensor, str]] = {}
+        self._by_key: dict[tuple[object, ...], str] = {}
+
+    def name_of(self, tensor: Tensor) -> str:
+        """The name of an equal tensor that was added; empty if there is none."""
+        first = self._first.get(_look(tensor))
+        if first is None:
+            return ""
+        self._by_key.setdefault(first[0].key(), first[1])
+        return self._by_key.get(tensor.key(), "")
+
+    def add(self, tensor: Tensor, name: str) -> None:
+        """Adds a tensor to which none is equal."""
+        if self._first.setdefault(_look(tensor), (tensor, name))[0] is not tensor:
+            self._by_key[tensor.key()] = name
+
+
+class ConstantPool:
+    """Names and collects constants. The protos are created at the end, when all constants are known. Constants that have one of the names
+    in `apart` in the source keep it, and are not shared with equal ones."""
+
+    def __init__(self, names: Names, version: int, apart: Collection[str] = ()) -> None:
         self.names = names
+        self._apart = apart
         self.version = version
         self.read: set[str] = set()
         """The names that nodes and outputs read. Constants that no node reads are not written."""
@@ -35,30 +58,27 @@ class ConstantPool:
         self.nodes: list[NodeProto] = []
         self.initializers: dict[str, Tensor] = {}
         self._tensors: dict[str, Tensor] = {}
-        self._by_tensor: dict[int, str] = {}
+        self._by_tensor: dict[int, tuple[str, Tensor]] = {}
         self._by_content: dict[tuple[object, ...], str] = {}
-        self._by_look: dict[tuple[object, ...], list[str]] = {}
+        self._equal = _Equal()
 
     def add(self, constant: Constant, wanted: str = "") -> str:
         """Returns the name of a constant of the program: the wanted name, or else that of an equal large constant, or its name in the
         source."""
         tensor = constant.data
-        name = self._by_tensor.get(id(tensor))
-        if name is None:
-            name = wanted or self._name_of_equal(tensor)
-            if not name:
-                span = constant.span
-                name = self.names.take(span.outputs[0] if span is not None and span.outputs else "constant")
-                if tensor.nbytes > SHARED_BYTES:
-                    self._by_look.setdefault(_look(tensor), []).append(name)
-            self._by_tensor[id(tensor)] = name
-            self._tensors.setdefault(name, tensor)
+        known = self._by_tensor.get(id(tensor))
+        if known is not None:
+            return known[0]
+        source = constant.span.outputs[0] if constant.span is not None and constant.span.outputs else ""
+        shared = tensor.nbytes > SHARED_BYTES and source not in self._apart
+        name = wanted or (self._equal.name_of(tensor) if shared else "")
+        if not name:
+            name = self.names.take(source or "constant")
+            if shared:
+                self._equal.add(tensor, name)
+        self._by_tensor[id(tensor)] = name, tensor
+        self._tensors.setdefault(name, tensor)
         return name
-
-    def _name_of_equal(self, tensor: Tensor) -> str:
-        if tensor.nbytes <= SHARED_BYTES:
-            return ""
-        return next((name for name in self._by_look.get(_look(tensor), ()) if self._tensors[name] == tensor), "")
 
     def add_again(self, constant: Constant, wanted: str) -> None:
         """Gives a constant of the program an additional name."""
@@ -103,15 +123,14 @@ class ConstantPool:
 
 def has_equal_constants(module: IRModule) -> bool:
     """True if a module has large constants that are equal, so that a model that is written has fewer."""
-    found: dict[tuple[object, ...], list[Tensor]] = {}
+    equal, seen = _Equal(), set[int]()
     for function in module.functions.values():
         for node in post_order(function):
-            if isinstance(node, Constant) and node.data.nbytes > SHARED_BYTES:
-                alike = found.setdefault(_look(node.data), [])
-                if not any(tensor is node.data for tensor in alike):
-                    if node.data in alike:
-                        return True
-                    alike.append(node.data)
+            if isinstance(node, Constant) and node.data.nbytes > SHARED_BYTES and id(node.data) not in seen:
+                if equal.name_of(node.data):
+                    return True
+                seen.add(id(node.data))
+                equal.add(node.data, "constant")
     return False
 
 

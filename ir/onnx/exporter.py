@@ -67,7 +67,10 @@ class ModelWriter:
         self.node_names = Names()
         self.imports: dict[str, int] = {}
         """Versions of domains of opaque nodes that the source did not import."""
-        self.constants = ConstantPool(self.names, self.versions.get("", DEFAULT_OPSET))
+        annotations = self.frame.graph.quantization_annotation
+        referred = {parameter.value for entry in annotations for parameter in entry.quant_parameter_tensor_names}
+        apart = referred | {entry.tensor_name for entry in annotations}
+        self.constants = ConstantPool(self.names, self.versions.get("", DEFAULT_OPSET), apart)
 
     def write(self, place: Place) -> ModelProto:
         """Returns the model."""

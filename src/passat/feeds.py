@@ -203,8 +203,10 @@ def make_feed(specs: Sequence[InputSpec], trial: Trial) -> dict[str, AnyValue]:
 
 def _choice(spec: InputSpec, place: int, trial: Trial, drawn: Array) -> Array:
     """One value, chosen so that a few trials take the branches of a model: `drawn` and the integers that the model compares it with;
-    `drawn` and a few iterations of a loop; or both values of a flag, in every combination with two other flags."""
+    `drawn` and a few iterations of a loop; or both values of a flag, with each value of another flag. The only value of a range is kept."""
     seed = trial.seed
+    if len(trial.ranges.get(spec.name, ())) == 1:
+        return drawn
     if spec.compared:
         value = (drawn.item(), *spec.compared)[(seed + place) % (1 + len(spec.compared))]
     elif spec.name in trial.ranges:

@@ -376,7 +376,9 @@ def cheaper(job: Job, given: Given, after: IRModule) -> Outcome:
     counts, same = histogram(model), abs(cost - report.cost_before) <= SAME_COST * report.cost_before
     if not report.lowered and (cost > report.cost_before or same):
         nodes, count = node_count(counts), node_count(histogram(given.proto))
-        smaller = nodes == count and _has_equal_weights(given) and bytes_of(model) < bytes_of(given.proto)
+        smaller = nodes == count and _weights(model) < _weights(given.proto)
+        if same and not smaller and after is given.module and not _has_dead_nodes(given.proto):
+            return _kept(job, given, "no pass changed anything")
         if not same or (nodes >= count and not smaller):
             from passat.render import cost_text
 
@@ -457,6 +459,14 @@ def _has_equal_weights(given: Given) -> bool:
     from passat.ir.onnx.constants import has_equal_constants  # needs onnx
 
     return has_equal_constants(given.module)
+
+
+def _weights(model: "ModelProto") -> int:
+    """The number of initializers, also those of branches and loops."""
+    from passat.ir.onnx.scope import nodes_of, subgraphs
+
+    inner = sum(len(graph.initializer) for node in nodes_of(model) for graph in subgraphs(node))
+    return len(model.graph.initializer) + inner
 
 
 def _has_dead_nodes(model: "ModelProto") -> bool:

@@ -48,6 +48,8 @@ _AGAIN: Final = 5_000_011
 """The seed of the repeated run of the original: large, so that no random operator is likely to have it."""
 _ENDINGS: Final = 3
 """Number of crashes of ONNX Runtime's process on a model after which no other inputs are tried."""
+_MOST_COMPARED: Final = 8
+"""Maximum number of trials for the sake of the integers that a model compares an input with."""
 _SHOWN: Final = 3
 """Number of branches that a report names."""
 _OTHER_INPUTS: Final = "--inputs FILE.npz, or inputs=, compares on your own inputs"
@@ -293,6 +295,8 @@ class Reference:
         if not names:  # trials differ only in the values
             choices = [spec for spec in self.inputs if spec.is_choice]
             wanted = min(wanted, 3 if choices else 2 if self.inputs else 1)
+        compared = max((len(spec.compared) for spec in self.inputs), default=0)
+        wanted = max(wanted, min(1 + compared, _MOST_COMPARED)) if compared else wanted
         ranks = [0, 1, 2, 4] if any(spec.of_any_rank for spec in self.inputs) else [0]
         ranges: Mapping[str, range] = {}
         reason = ""

@@ -1,6 +1,7 @@
 """The comparison runs what a model chooses by its inputs: both branches of a flag, several iterations, lengths and modes that it asks for."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 from onnx import ModelProto, parser
@@ -8,6 +9,7 @@ from onnx import ModelProto, parser
 from passat import optimize
 from passat.choose import choose_feed
 from passat.feeds import InputSpec, Trial, make_feed
+from passat.ir.onnx.branches import computed_ifs
 from passat.runner import Runner
 from passat.verify import AS_USUAL
 from tests.comparing import compare_models
@@ -83,6 +85,28 @@ def test_an_integer_takes_the_value_that_the_model_compares_it_with(operands: tu
     assert report.equal is False
 
 
+RATES = """<ir_version: 9, opset_import: ["": 18]> g (float[4] x, int64 rate) => (float[4] y) <int64 a = {8000}, int64 b = {16000}, int64 c = {32000}> {
+    low = Equal(rate, a)  middle = Equal(rate, b)  high = Equal(rate, c)  r = Sin(x)  s = Cos(x)  t = THEN(x)
+    u = Where(low, r, x)  v = Where(middle, s, u)  y = Where(high, t, v)
+}"""
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_integer_takes_each_value_that_the_model_compares_it_with(seed: int) -> None:
+    one, other = (parser.parse_model(RATES.replace("THEN", operator)) for operator in ("Tan", "Abs"))
+    assert compare_models(one, copy.deepcopy(one), seed=seed).equal is True
+    assert compare_models(one, other, seed=seed).equal is False
+
+
+def test_branches_on_inputs_are_watched() -> None:
+    """When only inputs of the user run, they may take one branch."""
+    text = """<ir_version: 9, opset_import: ["": 18]> g (float[4] x, bool f) => (float[4] y) <bool always = {1}> {
+        y = If(f)<then_branch = t () => (float[4] a) { a = Sin(x) }, else_branch = e () => (float[4] b) { b = Cos(x) }>
+        z = If(always)<then_branch = t () => (float[4] a) { a = Sin(x) }, else_branch = e () => (float[4] b) { b = Cos(x) }>
+    }"""
+    assert [node.output[0] for node in computed_ifs(parser.parse_model(text))] == ["y"]
+
+
 def test_the_unknown_size_of_a_state_is_the_batch() -> None:
     """The sequence must be longer than its padding, and the batch is the first axis of the input and the second one of the state."""
     sound = [parser.parse_model(SOUND.replace("SCALE", op)) for op in ("Neg", "Abs")]
@@ -102,8 +126,9 @@ def test_branches_that_no_input_runs_are_named(limit: int, unrun: str) -> None:
     )
 
 
-def test_the_timed_loop_has_iterations() -> None:
-    feed = choose_feed(Runner(parser.parse_model(LOOP.format(carried="v"))), AS_USUAL)
+@pytest.mark.parametrize("seed", range(6))
+def test_the_timed_loop_has_iterations(seed: int) -> None:
+    feed = choose_feed(Runner(parser.parse_model(LOOP.format(carried="v"))), replace(AS_USUAL, seed=seed))
     assert int(feed["count"]) == 8
 
 

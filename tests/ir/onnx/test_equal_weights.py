@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from onnx import ModelProto, numpy_helper, parser
+from onnx import ModelProto, helper, numpy_helper, parser
 
 from passat import optimize
 
@@ -53,3 +53,36 @@ def test_equal_outputs_keep_their_names() -> None:
     made.graph.initializer.extend(numpy_helper.from_array(RANDOM, name) for name in ("v", "w"))
     result = optimize(made)
     assert [value.name for value in result.model.graph.output] == ["v", "w", "y"]
+
+
+@pytest.mark.parametrize("annotated", ["v", "w"])
+def test_weights_with_quantization_annotations_are_kept(annotated: str) -> None:
+    given = model(v=RANDOM, w=RANDOM.copy())
+    entry = given.graph.quantization_annotation.add(tensor_name=annotated)
+    entry.quant_parameter_tensor_names.add(key="SCALE_TENSOR", value="scale")
+    given.graph.initializer.append(numpy_helper.from_array(np.array(0.5, np.float32), "scale"))
+    written = optimize(given).model
+    assert {"v", "w"} <= {tensor.name for tensor in written.graph.initializer}
+    assert [entry.tensor_name for entry in written.graph.quantization_annotation] == [annotated]
+
+
+def test_equal_outputs_are_no_reason_to_write_a_model_again() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[N, 64] x) => (float[N, 64] y, float[64, 64] v, float[64, 64] w) { y = MatMul(x, v) }"""
+    given = parser.parse_model(text)
+    given.graph.initializer.extend(numpy_helper.from_array(RANDOM, name) for name in "vw")
+    assert optimize(given).report.kept == "no pass changed anything"
+
+
+def test_many_weights_that_look_alike() -> None:
+    """Their samples are equal, and only two are."""
+    given = parser.parse_model('<ir_version: 8, opset_import: ["": 17]> g (float[64, 64] x) => (float[64, 64] y) { y = Identity(x) }')
+    del given.graph.node[:]
+    before = "x"
+    for i in range(300):
+        array = np.zeros((64, 64), np.float32)
+        array[1, 1 + min(i, 298) % 60] = array[2, 1 + min(i, 298) // 60] = 1
+        given.graph.initializer.append(numpy_helper.from_array(array, f"w{i}"))
+        given.graph.node.append(helper.make_node("Add", [before, f"w{i}"], [f"a{i}"]))
+        given.graph.node.append(helper.make_node("Sin", [f"a{i}"], [f"s{i}" if i < 299 else "y"]))
+        before = f"s{i}"
+    assert len(optimize(given, verify=False).model.graph.initializer) == 299
