@@ -64,7 +64,7 @@ def hoist_selections(function: Function) -> Function:
 
 def _hoisted(function: Function) -> Function:
     order = own_nodes(function.body)
-    found = [selection for node in order if (selection := _selection(node)) is not None]
+    found = _merged([selection for node in order if (selection := _selection(node)) is not None])
     if not found or any(isinstance(node, (Let, If, Match)) for node in order):
         return function
     regions = _regions(order, function.body, found)
@@ -82,6 +82,8 @@ class _Region:
     axis: int
     size: Dim
     """The number of positions."""
+    again: list[Call] = field(default_factory=list)
+    """Equal selections."""
     nodes: list[Expr] = field(default_factory=list)
     """The nodes, users first."""
     axes: dict[int, int] = field(default_factory=dict)
@@ -138,6 +140,18 @@ def _selection(node: Expr) -> _Region | None:
     return _Region(node, axis, count)
 
 
+def _merged(regions: Sequence[_Region]) -> list[_Region]:
+    """One region for each group of equal selections, which no pass may have merged yet."""
+    found: dict[object, _Region] = {}
+    for region in regions:
+        call = region.selection
+        parts = tuple(part.data.key() if isinstance(part, Constant) else id(part) for part in call.args)
+        first = found.setdefault((call.op, parts, call.attrs), region)
+        if first is not region:
+            first.again.append(call)
+    return list(found.values())
+
+
 def _gathered(call: Call, data: TensorType) -> tuple[int, Dim] | None:
     """The axis of a gather, and the number of positions; None unless the index is a scalar or a vector of known size."""
     index = call.args[1].checked_type
@@ -166,7 +180,7 @@ def _regions(order: Sequence[Expr], root: Expr, selections: Sequence[_Region]) -
     found: list[_Region] = []
     for region in selections:
         whole = region.selection.args[0]
-        asked, answered = {id(whole): region.axis}, Counter([id(whole)])
+        asked, answered = {id(whole): region.axis}, Counter({id(whole): 1 + len(region.again)})
         heap, has_product = [-place[id(whole)]], False
         while heap:
             node = order[-heappop(heap)]
@@ -193,7 +207,7 @@ def _regions(order: Sequence[Expr], root: Expr, selections: Sequence[_Region]) -
                 del region.axes[id(node)]
         if has_product:
             found.append(region)
-            claimed.update((id(region.selection), *region.axes))
+            claimed.update((id(region.selection), *map(id, region.again), *region.axes))
     return found
 
 
@@ -226,6 +240,7 @@ class _Rewriter:
 
     def __init__(self, regions: Sequence[_Region]) -> None:
         self._regions = {id(region.selection): region for region in regions}
+        self._again = {id(call): region.selection for region in regions for call in region.again}
         self._inside = {key for region in regions for key in region.axes}
         self._made: dict[int, Expr] = {}
 
@@ -235,6 +250,8 @@ class _Rewriter:
             region = self._regions.get(id(node))
             if region is not None:
                 self._made[id(node)] = region.result(self._selected(region))
+            elif id(node) in self._again:
+                self._made[id(node)] = self._made[id(self._again[id(node)])]
             elif isinstance(node, Function):
                 self._made[id(node)] = node
             elif id(node) not in self._inside:

@@ -60,6 +60,11 @@ CUT = FIRST.format("%x")
             id="a part of a whole",
         ),
         pytest.param(
+            f"%0 = nn.matmul(%x, %w); ({FIRST.format('%0')}, nn.relu({FIRST.format('%0')}))",
+            f"%0 = nn.matmul({CUT}, %w); (%0, nn.relu(%0))",
+            id="two equal selections",
+        ),
+        pytest.param(
             f"%0 = nn.matmul(%x, %w); {FIRST.format('nn.attention(%0, %x, %x, (), q_num_heads=2, kv_num_heads=2, scale=0.5f)')}",
             f"%0 = nn.matmul({CUT}, %w); nn.attention(%0, %x, %x, (), q_num_heads=2, kv_num_heads=2, scale=0.5f)",
             id="queries without a mask",
@@ -75,6 +80,16 @@ def test_a_gather_keeps_the_axis_until_the_end() -> None:
     before = func(ops.take(ops.nn.matmul(x, w), const(-1, "int64"), axis=1), x, w)
     after = func(ops.squeeze(ops.nn.matmul(ops.take(x, const([-1], "int64"), axis=1), w), axis=(1,)), x, w)
     assert str(hoist_selections(before)) == str(after)
+
+
+def test_equal_gathers_are_one_selection() -> None:
+    x, w = var("x", ("batch", "sequence", 4)), var("w", (4, 4))
+    product = ops.nn.matmul(x, w)
+    first, second, last = (ops.take(product, const(place, "int64"), axis=1) for place in (0, 0, -1))
+    made = hoist_selections(func(tup(first, ops.tanh(second)), x, w))
+    assert str(made).count("take(") == 1
+    apart = infer_type(func(tup(first, ops.tanh(last)), x, w))
+    assert hoist_selections(apart) is apart
 
 
 def test_an_index_that_is_computed() -> None:
