@@ -23,6 +23,7 @@ from passat.ir.onnx_mapping import READERS, OnnxNode
 from passat.ir.op import KNOWN_LIMIT, Op, OpTypeError, get_op
 from passat.ir.shape import static_size
 from passat.ir.tensor import Tensor
+from passat.ir.traverse import post_order
 from passat.ir.types import TensorType, TupleType, compatible
 
 _PLAIN: Final = frozenset({"opset", "outputs", "types"})
@@ -124,9 +125,15 @@ class Branch(NamedTuple):
         return present[0] if len(present) == 1 else Tuple(present, body.span)
 
 
+def _has_custom_calls(branch: Expr) -> bool:
+    """True for a branch with custom operators: models with these are compared in parts, cut at such nodes, so that none may go."""
+    calls = [node for node in post_order(branch) if isinstance(node, Call)]
+    return any(isinstance(call.op, OpaqueOp) and call.op.domain and call.op.stateful for call in calls)
+
+
 def branch_taken(call: Call) -> Branch | None:
-    """The branch that an If takes whose condition is known; None for any other call."""
-    if call.op is not _IF or "bodies" not in call.attrs:
+    """The branch that an If without custom operators takes whose condition is known; None for any other call."""
+    if call.op is not _IF or "bodies" not in call.attrs or any(map(_has_custom_calls, call.args[1:3])):
         return None
     condition = read_operand(call.args[0])
     if not isinstance(condition, Constant) or condition.data.size != 1:

@@ -183,7 +183,7 @@ def _read_opaque(root: Expr, values: Mapping[Expr, Expr]) -> Expr:
             new = new.tuple_value.fields[new.index]
         elif isinstance(new, Call) and isinstance(new.op, OpaqueOp):
             infer_type(new)
-            if new.op is _IDENTITY and new.checked_type == new.args[0].checked_type:  # of a value whose type nobody knows
+            if new.op is _IDENTITY and new.checked_type == new.args[0].checked_type:  # of a value of unknown type
                 done[node] = new.args[0]
                 continue
             known = with_known_captures(new)

@@ -193,3 +193,18 @@ def test_the_branch_of_a_known_condition(nodes: str, left: set[str]) -> None:
     assert result.report.verification.equal
     assert set(histogram(result.model)) == left
     assert optimize(result.model).model == result.model
+
+
+@pytest.mark.parametrize("taken", [0, 1])
+def test_an_if_with_custom_operators_stays(taken: int) -> None:
+    """Models with such operators are compared in parts, cut at them."""
+    text = f"""<ir_version: 9, opset_import: ["": 18, "my.co": 1]> g (float[b, 4] x) => (float[b, 4] y) <bool c = {{{taken}}}> {{
+        z = Sub(x, x)  w = Add(x, z)
+        y = If(c)<
+            then_branch = t () => (float[u, v] r) {{ q = my.co.Thing(w)  r = Relu(q) }},
+            else_branch = e () => (float[u, v] r) {{ q = Neg(w)  r = Exp(q) }}
+        >
+    }}"""
+    module = from_onnx(parser.parse_model(text))
+    assert "onnx.If" in operators(run(ReadOpaque(), module)["main"])
+    assert optimize(parser.parse_model(text), allow_unverified=True).report.verification is None
