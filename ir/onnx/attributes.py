@@ -201,12 +201,24 @@ class Signature(NamedTuple):
     most_outputs: int
 
 
+_LAST_VERSION: Final = (1 << 31) - 1
+"""The last version that the onnx package accepts. Damaged models have later ones."""
+
+
+@lru_cache(4096)
+def schema_of(op_type: str, version: int, domain: str) -> onnx.defs.OpSchema | None:
+    """The schema of an operator; None if the onnx package does not know the operator or the version."""
+    try:
+        return onnx.defs.get_schema(op_type, max(0, min(version, _LAST_VERSION)), domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
 @lru_cache(4096)
 def signature_of(op_type: str, version: int, domain: str = "") -> Signature | None:
     """Returns the signature of an operator; None if the onnx package does not know the operator or the version."""
-    try:
-        schema = onnx.defs.get_schema(op_type, version, domain)
-    except onnx.defs.SchemaError:
+    schema = schema_of(op_type, version, domain)
+    if schema is None:
         return None
     kinds = {name: cast(int, attribute.type) for name, attribute in schema.attributes.items()}
     return Signature(kinds, schema.min_input, schema.max_input, schema.max_output)

@@ -12,7 +12,7 @@ from onnx import AttributeProto, FunctionProto, NodeProto, TensorProto, TypeProt
 from onnx.shape_inference import InferenceError, infer_function_output_types, infer_node_outputs
 
 from passat.ir.infer import join
-from passat.ir.onnx.attributes import is_absurd, write_attributes
+from passat.ir.onnx.attributes import is_absurd, schema_of, write_attributes
 from passat.ir.onnx.contrib_types import contrib_types, has_rule
 from passat.ir.onnx.declared import agreed
 from passat.ir.onnx.doubts import without_doubtful
@@ -53,15 +53,6 @@ def _newest() -> dict[str, int]:
         if schema.domain:
             found[schema.domain] = max(found.get(schema.domain, 1), schema.since_version)
     return found
-
-
-@lru_cache(4096)
-def schema_of(op_type: str, version: int, domain: str) -> onnx.defs.OpSchema | None:
-    """The schema of an operator; None if the onnx package has none."""
-    try:
-        return onnx.defs.get_schema(op_type, version, domain)
-    except onnx.defs.SchemaError:
-        return None
 
 
 @lru_cache(4096)

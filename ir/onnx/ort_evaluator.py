@@ -15,7 +15,7 @@ import onnx
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from passat.ir.dtypes import to_numpy
-from passat.ir.onnx.attributes import absurd_attribute
+from passat.ir.onnx.attributes import absurd_attribute, schema_of
 from passat.ir.onnx.errors import raise_interrupt
 from passat.ir.onnx.scope import describe, inner_nodes
 from passat.ir.onnx.tensors import EXTERNAL, dense_proto, read_tensor
@@ -119,9 +119,9 @@ def _check(node: NodeProto, opsets: Mapping[str, int]) -> Iterator[int]:
         raise ValueError(f"{describe(node)} is not valid: {str(error).strip().splitlines()[0]}") from error
     for each in (node, *inner_nodes(node.attribute)):
         version = opsets.get("" if each.domain == "ai.onnx" else each.domain)
-        if version is None or not onnx.defs.has(each.op_type, version, each.domain):
+        schema = None if version is None else schema_of(each.op_type, version, each.domain)
+        if schema is None:
             raise ValueError(f"{describe(each)} has an operator that is unknown to the onnx package")
-        schema = onnx.defs.get_schema(each.op_type, version, each.domain)
         if not schema.domain:
             yield schema.since_version
         absurd = absurd_attribute(each)

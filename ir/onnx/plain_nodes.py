@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from onnx import AttributeProto, NodeProto, TensorProto, defs, helper
 
-from passat.ir.onnx.inference import schema_of
+from passat.ir.onnx.attributes import schema_of
 from passat.ir.onnx.same_graph import content_of
 from passat.ir.onnx_mapping import ELEMENT_TYPES
 

@@ -103,8 +103,8 @@ def is_custom(node: Expr) -> bool:
     """Whether an operator is unknown to both Passat and the onnx package, so that its type is unknown for any operands."""
     if not (isinstance(node, Call) and isinstance(node.op, OpaqueOp)) or has_form(node):
         return False
+    from passat.ir.onnx.attributes import schema_of
     from passat.ir.onnx.contrib_types import has_rule
-    from passat.ir.onnx.inference import schema_of
 
     op = node.op
     return not has_rule(op.domain, op.op_type) and schema_of(op.op_type, node.attrs["opset"], op.domain) is None

@@ -17,8 +17,7 @@ from passat.ir.attrs import Attrs
 from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from passat.ir.infer import infer_type
-from passat.ir.onnx.attributes import read_attributes
-from passat.ir.onnx.inference import schema_of
+from passat.ir.onnx.attributes import read_attributes, schema_of
 from passat.ir.onnx.opaque import RESERVED, OpaqueOp, escape, opaque_name, own_attributes
 from passat.ir.onnx.value_types import NUMBERS, show_type
 from passat.ir.onnx_mapping import ELEMENT_TYPES, OnnxNode

@@ -74,6 +74,14 @@ def test_an_unknown_opset(version: int, parse: Parse) -> None:
     assert "export the model for an older version" in text
 
 
+@pytest.mark.parametrize("version", [1 << 31, 1 << 40, -1, -(1 << 40)])
+def test_a_version_of_another_domain_that_is_out_of_range(version: int, parse: Parse) -> None:
+    """The onnx package takes 32 bits."""
+    model = parse("g (float[2] x) => (float[2] y) { z = com.microsoft.Gelu(x)  y = Relu(z) }", opset=17)
+    model.opset_import.add(domain="com.microsoft", version=version)
+    assert [node.op_type for node in to_onnx(from_onnx(model)).graph.node] == ["Gelu", "Relu"]
+
+
 def test_no_ir_version(parse: Parse) -> None:
     model = parse("g (float[2] x) => (float[2] y) { y = Relu(x) }")
     model.ClearField("ir_version")
