@@ -13,7 +13,7 @@ from passat.ir.ops.reduction import reduced_axes
 from passat.ir.ops.reshaping import new_axes, squeezed_axes
 from passat.ir.ops.slicing import slice_parts
 from passat.ir.shape import Shape, product, same_dim
-from passat.ir.types import TensorType, TupleType, Type
+from passat.ir.types import TensorType, TupleType, Type, tensor_type
 
 Aligned = tuple[int | None, ...]
 """For each operand its aligned axis; None if the whole operand is needed at each position."""
@@ -32,7 +32,7 @@ def aligned_axes(node: Expr, axis: int) -> Aligned | None:
     ((1, None), None)
     """
     if isinstance(node, Tuple):
-        return None if any(isinstance(field.checked_type, TupleType) for field in node.fields) else (axis,) * len(node.fields)
+        return (axis,) * len(node.fields) if _are_alike([field.checked_type for field in node.fields], axis) else None
     if isinstance(node, TupleGetItem):
         return (axis,)
     if not isinstance(node, Call) or not isinstance(node.op, Op) or node.op.stateful:
@@ -75,18 +75,13 @@ def _broadcast(types: Sequence[Type], result: Type, axis: int) -> Aligned | None
     return tuple(found)
 
 
-def _tensor(type_: Type) -> TensorType:
-    assert isinstance(type_, TensorType)
-    return type_
-
-
 def _first(types: Sequence[Type], at: int | None) -> Aligned | None:
     """Along an axis of the first operand, and all of the others."""
     return None if at is None else (at, *(None,) * (len(types) - 1))
 
 
 def _matmul(types: Sequence[Type], result: Type, attrs: Attrs, axis: int) -> Aligned | None:
-    left, right, rank = _tensor(types[0]), _tensor(types[1]), _tensor(result).ndim
+    left, right, rank = tensor_type(types[0]), tensor_type(types[1]), tensor_type(result).ndim
     if left.ndim < 2 or right.ndim < 2 or axis == rank - 1:
         return None
     if axis == rank - 2:
@@ -95,37 +90,37 @@ def _matmul(types: Sequence[Type], result: Type, attrs: Attrs, axis: int) -> Ali
 
 
 def _dense(types: Sequence[Type], result: Type, attrs: Attrs, axis: int) -> Aligned | None:
-    return _first(types, axis if axis < _tensor(result).ndim - 1 else None)
+    return _first(types, axis if axis < tensor_type(result).ndim - 1 else None)
 
 
 def _bias_add(types: Sequence[Type], result: Type, attrs: Attrs, axis: int) -> Aligned | None:
-    return _first(types, axis if axis != _tensor(result).axis(attrs.axis) else None)
+    return _first(types, axis if axis != tensor_type(result).axis(attrs.axis) else None)
 
 
 def _other_axis(types: Sequence[Type], result: Type, attrs: Attrs, axis: int) -> Aligned | None:
     """Of an operator along one axis."""
-    return _first(types, axis if axis != _tensor(types[0]).axis(attrs.axis) else None)
+    return _first(types, axis if axis != tensor_type(types[0]).axis(attrs.axis) else None)
 
 
 def _leading_axis(types: Sequence[Type], result: Type, attrs: Attrs, axis: int) -> Aligned | None:
     """Of a normalization over the axes from one on."""
-    return _first(types, axis if axis < _tensor(result).axis(attrs.axis) else None)
+    return _first(types, axis if axis < tensor_type(result).axis(attrs.axis) else None)
 
 
 def _reduction(types: Sequence[Type], result: Type, attrs: Attrs, axis: int) -> Aligned | None:
-    rank = _tensor(types[0]).ndim
+    rank = tensor_type(types[0]).ndim
     gone = reduced_axes(rank, attrs.axis, attrs.exclude)
     at = axis if attrs.keepdims else [place for place in range(rank) if place not in gone][axis]
     return _first(types, None if at in gone else at)
 
 
 def _transpose(types: Sequence[Type], result: Type, attrs: Attrs, axis: int) -> Aligned | None:
-    rank = _tensor(result).ndim
+    rank = tensor_type(result).ndim
     return _first(types, rank - 1 - axis if attrs.axes is None else attrs.axes[axis] % rank)
 
 
 def _reshape(types: Sequence[Type], result: Type, attrs: Attrs, axis: int) -> Aligned | None:
-    return _first(types, _kept_axis(_tensor(types[0]).shape, _tensor(result).shape, axis))
+    return _first(types, _kept_axis(tensor_type(types[0]).shape, tensor_type(result).shape, axis))
 
 
 def _kept_axis(source: Shape, target: Shape, axis: int) -> int | None:
@@ -138,32 +133,32 @@ def _kept_axis(source: Shape, target: Shape, axis: int) -> int | None:
 
 
 def _expand_dims(types: Sequence[Type], result: Type, attrs: Attrs, axis: int) -> Aligned | None:
-    new = new_axes(_tensor(types[0]).ndim, attrs.axis, attrs.num_newaxis)
+    new = new_axes(tensor_type(types[0]).ndim, attrs.axis, attrs.num_newaxis)
     return _first(types, None if axis in new else axis - sum(each < axis for each in new))
 
 
 def _squeeze(types: Sequence[Type], result: Type, attrs: Attrs, axis: int) -> Aligned | None:
-    data = _tensor(types[0])
+    data = tensor_type(types[0])
     gone = squeezed_axes(data.shape, attrs.axis)
     return _first(types, [place for place in range(data.ndim) if place not in gone][axis])
 
 
 def _slice(types: Sequence[Type], result: Type, attrs: Attrs, axis: int) -> Aligned | None:
-    cut = slice_parts(_tensor(result).ndim, attrs.begin, attrs.end, attrs.strides, attrs.axes)
+    cut = slice_parts(tensor_type(result).ndim, attrs.begin, attrs.end, attrs.strides, attrs.axes)
     return _first(types, None if axis in cut else axis)
 
 
 def _take(types: Sequence[Type], result: Type, attrs: Attrs, axis: int) -> Aligned | None:
     if attrs.axis is None:
         return None
-    at, count = _tensor(types[0]).axis(attrs.axis), _tensor(types[1]).ndim
+    at, count = tensor_type(types[0]).axis(attrs.axis), tensor_type(types[1]).ndim
     if at <= axis < at + count:
         return None
     return _first(types, axis if axis < at else axis - count + 1)
 
 
 def _concatenate(types: Sequence[Type], result: Type, attrs: Attrs, axis: int) -> Aligned | None:
-    return (axis,) if axis != _tensor(result).axis(attrs.axis) else None
+    return (axis,) if axis != tensor_type(result).axis(attrs.axis) else None
 
 
 def _attention(types: Sequence[Type], result: Type, attrs: Attrs, axis: int) -> Aligned | None:
@@ -172,9 +167,9 @@ def _attention(types: Sequence[Type], result: Type, attrs: Attrs, axis: int) -> 
         return None
     mask = types[3]
     rows = mask.ndim - 2 if isinstance(mask, TensorType) else -1
-    if rows < 0 or _tensor(mask).shape[rows] == 1:
+    if rows < 0 or tensor_type(mask).shape[rows] == 1:
         return (1, None, None, None)
-    return (1, None, None, rows) if same_dim(_tensor(mask).shape[rows], _tensor(result).shape[1]) else None
+    return (1, None, None, rows) if same_dim(tensor_type(mask).shape[rows], tensor_type(result).shape[1]) else None
 
 
 _RULES: Final[dict[str, Callable[[Sequence[Type], Type, Attrs, int], Aligned | None]]] = {

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import ModelProto, NodeProto, TensorProto, helper
 
-from passat.ir.onnx.scope import defined_names, free_names, nodes_of, subgraphs
+from passat.ir.onnx.scope import defined_names, nodes_of
+from passat.ir.onnx.specialize import needed_names
 
 
 def computed_ifs(model: ModelProto) -> list[NodeProto]:
@@ -18,14 +19,14 @@ def conditions_of(model: ModelProto) -> ModelProto:
     """A model with the same inputs that returns the conditions of `computed_ifs`, in order."""
     graph = model.graph
     wanted = [node.input[0] for node in computed_ifs(model)]
-    kept, needed = _needed(graph, wanted)
+    needed = needed_names(graph, wanted)
     stored = {tensor.name for tensor in graph.initializer} | {tensor.values.name for tensor in graph.sparse_initializer}
     made = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
     made.graph.name = graph.name
     made.graph.input.extend(value for value in graph.input if value.name not in stored)
     made.graph.initializer.extend(tensor for tensor in graph.initializer if tensor.name in needed)
     made.graph.sparse_initializer.extend(tensor for tensor in graph.sparse_initializer if tensor.values.name in needed)
-    made.graph.node.extend(kept)
+    made.graph.node.extend(node for node in graph.node if any(name in needed for name in node.output if name))
     names = defined_names(graph)
     for name in wanted:
         output = f"{name}_observed"
@@ -45,16 +46,3 @@ def branch_names(nodes: Sequence[NodeProto], taken: Sequence[Sequence[bool]], mo
         for name, runs in zip((node.name or node.output[0] for node in nodes), zip(*taken, strict=True), strict=True)
         if len(set(runs)) == 1 and name in names
     ]
-
-
-def _needed(graph: GraphProto, names: list[str]) -> tuple[list[NodeProto], set[str]]:
-    """The nodes that some values depend on, in order, and the names that they read."""
-    needed = set(names)
-    kept: list[NodeProto] = []
-    for node in reversed(graph.node):
-        if needed.intersection(node.output):
-            kept.append(node)
-            needed.update(node.input)
-            for subgraph in subgraphs(node):
-                needed.update(free_names(subgraph))
-    return kept[::-1], needed

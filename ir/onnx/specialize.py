@@ -172,7 +172,7 @@ def keep_outputs(model: ModelProto, names: Sequence[str]) -> None:
             raise SpecializeError(f"the model has no output {name!r}; {_there_is('output', name, there)}")
     read_before = _read(graph)
     _keep(graph.output, lambda value: value.name in names)
-    needed = _needed(graph)
+    needed = needed_names(graph, [value.name for value in graph.output])
     _keep(graph.node, lambda node: any(name in needed for name in node.output if name))
     _keep(graph.initializer, lambda tensor: tensor.name in needed)
     _keep(graph.sparse_initializer, lambda tensor: tensor.values.name in needed)
@@ -193,11 +193,11 @@ def _operands(node: NodeProto) -> list[str]:
     return [*node.input, *(name for graph in subgraphs(node) for name in free_names(graph))]
 
 
-def _needed(graph: GraphProto) -> set[str]:
-    """The names that the outputs of a graph depend on, including the outputs."""
+def needed_names(graph: GraphProto, names: Iterable[str]) -> set[str]:
+    """The names of the values of a graph that some values depend on, including these."""
     maker = {name: node for node in graph.node for name in node.output if name}
     needed: set[str] = set()
-    pending = [value.name for value in graph.output]
+    pending = list(names)
     while pending:
         name = pending.pop()
         if name not in needed:

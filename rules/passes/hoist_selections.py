@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Final
 
-from passat.ir.aligned_axes import aligned_axes
+from passat.ir.aligned_axes import Aligned, aligned_axes
 from passat.ir.attrs import Attrs
 from passat.ir.expr import Call, Constant, Expr, Function, If, Let, Match
 from passat.ir.infer import infer_type
@@ -88,6 +88,8 @@ class _Region:
     """The nodes, users first."""
     axes: dict[int, int] = field(default_factory=dict)
     """The axis of the positions in each node, by identity."""
+    aligned: dict[int, Aligned] = field(default_factory=dict)
+    """Those in the operands of each node, by identity."""
     attrs: dict[int, Attrs] = field(default_factory=dict)
     """The new attributes of reshapes and squeezes, by identity."""
 
@@ -190,7 +192,7 @@ def _regions(order: Sequence[Expr], root: Expr, selections: Sequence[_Region]) -
             if not _is_possible(node, asked[key], aligned, region):
                 continue
             region.nodes.append(node)
-            region.axes[key] = asked[key]
+            region.axes[key], region.aligned[key] = asked[key], aligned
             has_product |= isinstance(node, Call) and isinstance(node.op, Op) and node.op.name in _PRODUCTS
             for part, axis in zip(_operands(node), aligned, strict=True):
                 if axis is None:
@@ -200,9 +202,7 @@ def _regions(order: Sequence[Expr], root: Expr, selections: Sequence[_Region]) -
                     heappush(heap, -place[id(part)])
                 answered[id(part)] += asked[id(part)] == axis
         for node in region.nodes:  # a tuple that is whole has no positions to select
-            aligned = aligned_axes(node, region.axes[id(node)])
-            assert aligned is not None
-            parts = [part for part, at in zip(_operands(node), aligned, strict=True) if at is not None]
+            parts = [part for part, at in zip(_operands(node), region.aligned[id(node)], strict=True) if at is not None]
             if any(isinstance(part.checked_type, TupleType) and id(part) not in region.axes for part in parts):
                 del region.axes[id(node)]
         if has_product:
@@ -215,7 +215,7 @@ def _operands(node: Expr) -> Sequence[Expr]:
     return node.args if isinstance(node, Call) else children(node)
 
 
-def _is_possible(node: Expr, axis: int, aligned: Sequence[int | None], region: _Region) -> bool:
+def _is_possible(node: Expr, axis: int, aligned: Aligned, region: _Region) -> bool:
     """True if the node can be computed for the selected positions only. Records its new attributes, if it needs any."""
     if not isinstance(node, Call) or not isinstance(node.op, Op):
         return True
@@ -273,9 +273,8 @@ class _Rewriter:
             axis = region.axes.get(id(node))
             if axis is None:
                 continue
-            aligned = aligned_axes(node, axis)
-            assert aligned is not None
-            parts = [self._made[id(part)] if at is None else positions(part, at) for part, at in zip(_operands(node), aligned, strict=True)]
+            aligned = zip(_operands(node), region.aligned[id(node)], strict=True)
+            parts = [self._made[id(part)] if at is None else positions(part, at) for part, at in aligned]
             found[id(node), axis] = _rebuilt(node, parts, region.attrs.get(id(node)))
         return positions(region.selection.args[0], region.axis)
 

@@ -62,6 +62,8 @@ CASES: Sequence[tuple[Expr, Sequence[tuple[int | None, ...] | None]]] = [
     (ops.take(x, const(3, "int64")), []),
     (ops.concatenate(tup(x, one_row), axis=1), [(0,), None, (2,)]),
     (tup(x, y), [(0, 0), (1, 1)]),
+    (tup(x, one_row), [(0, 0), None, (2, 2)]),
+    (tup(x, row), [None, None, None]),
     (tup(tup(x, y), x), [None]),
     (ops.split(x, indices_or_sections=2, axis=2), [(0,), (1,), None]),
     (ops.split(x, indices_or_sections=2, axis=2)[0], [(0,), (1,), (2,)]),
