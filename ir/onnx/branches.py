@@ -15,6 +15,11 @@ def computed_ifs(model: ModelProto) -> list[NodeProto]:
     return [node for node in model.graph.node if node.op_type == "If" and node.input[0] in made]
 
 
+def if_names(model: ModelProto) -> set[str]:
+    """The names of all If nodes, or of their first outputs, also of those in subgraphs and functions."""
+    return {node.name or node.output[0] for node in nodes_of(model) if node.op_type == "If"}
+
+
 def conditions_of(model: ModelProto) -> ModelProto:
     """A model with the same inputs that returns the conditions of `computed_ifs`, in order."""
     graph = model.graph
@@ -40,7 +45,7 @@ def conditions_of(model: ModelProto) -> ModelProto:
 
 def branch_names(nodes: Sequence[NodeProto], taken: Sequence[Sequence[bool]], model: ModelProto) -> list[str]:
     """The branches that no run takes, of some If nodes with their conditions in each run, if a model has nodes of the same names."""
-    names = {node.name or node.output[0] for node in nodes_of(model) if node.op_type == "If"}
+    names = if_names(model)
     return [
         f"{'else' if runs[0] else 'then'}_branch of {name!r}"
         for name, runs in zip((node.name or node.output[0] for node in nodes), zip(*taken, strict=True), strict=True)

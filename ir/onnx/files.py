@@ -11,7 +11,7 @@ from typing import Final
 
 import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]  # protobuf ships no types
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+from onnx import ModelProto, NodeProto, TensorProto
 
 from passat.ir.bounded_read import read_bounded
 from passat.ir.dtypes import itemsize
@@ -22,7 +22,7 @@ from passat.ir.onnx.errors import CheckerError, OnnxError
 from passat.ir.onnx.exporter import export_model
 from passat.ir.onnx.frame import Frame, copy_fields
 from passat.ir.onnx.importer import import_model
-from passat.ir.onnx.scope import nodes_of, subgraphs
+from passat.ir.onnx.scope import nodes_of, tensors_of
 from passat.ir.onnx.sizes import model_bytes, tensor_bytes
 from passat.ir.onnx.tensors import EXTERNAL, dense_proto, read_tensor
 from passat.ir.onnx.undeclared import undeclared
@@ -87,7 +87,7 @@ def in_memory(source: ModelProto | bytes | str | os.PathLike[str]) -> ModelProto
 def check_model(model: ModelProto) -> None:
     """Runs `onnx.checker` without checking external data, and without ONNX Runtime's own operators. Raises CheckerError."""
     foreign = any(map(_is_of_runtime, nodes_of(model)))
-    if foreign or model_bytes(model) > _CHECKED_WHOLE or any(map(_is_external, _tensors(model))):
+    if foreign or model_bytes(model) > _CHECKED_WHOLE or any(map(_is_external, tensors_of(model))):
         model = _outline(model)
     if foreign:
         _set_apart(model)
@@ -117,7 +117,7 @@ def _outline(model: ModelProto) -> ModelProto:
             outline.graph.initializer.append(tensor)
         else:
             _empty(outline.graph.initializer.add(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims))
-    for tensor in _tensors(outline):
+    for tensor in tensors_of(outline):
         if _is_external(tensor):
             _empty(tensor)
     return outline
@@ -218,7 +218,7 @@ def _reads(model: ModelProto, folder: str | None, path: str) -> bool:
 
 def _data_files(model: ModelProto, folder: str | None) -> list[str]:
     """The paths of the files with the external data of a model in a folder."""
-    return [os.path.join(folder or "", name) for name in sorted({_location(each) for each in _tensors(model) if _is_external(each)})]
+    return [os.path.join(folder or "", name) for name in sorted({_location(each) for each in tensors_of(model) if _is_external(each)})]
 
 
 def external_bytes(model: ModelProto) -> int:
@@ -226,7 +226,7 @@ def external_bytes(model: ModelProto) -> int:
     if not any(map(_is_external, model.graph.initializer)):
         return 0
     found: dict[tuple[str, str], int] = {}
-    for tensor in filter(_is_external, _tensors(model)):
+    for tensor in filter(_is_external, tensors_of(model)):
         entries = {entry.key: entry.value for entry in tensor.external_data}
         if tensor.data_type in ELEMENT_TYPES:
             size = math.ceil(math.prod(tensor.dims) * itemsize(ELEMENT_TYPES[tensor.data_type]))
@@ -260,7 +260,7 @@ def _mode_of(path: str) -> int | None:
 def _gathered(model: ModelProto, data: DataFile, folder: str | None) -> ModelProto:
     """Moves external tensors from other places to the data file, and large tensors if the model would be too large."""
     inside = model_bytes(model)
-    if inside <= INLINE_LIMIT and not any(_is_elsewhere(tensor, data) for tensor in _tensors(model)):
+    if inside <= INLINE_LIMIT and not any(_is_elsewhere(tensor, data) for tensor in tensors_of(model)):
         return model
 
     def moved(tensor: TensorProto) -> TensorProto | None:
@@ -275,7 +275,7 @@ def _gathered(model: ModelProto, data: DataFile, folder: str | None) -> ModelPro
     copy_fields(model.graph, copy.graph, except_for={"initializer"})
     for tensor in model.graph.initializer:  # large weights that move are not copied before
         copy.graph.initializer.append(moved(tensor) or tensor)
-    for tensor in _tensors(copy):
+    for tensor in tensors_of(copy):
         if (place := moved(tensor)) is not None:
             tensor.CopyFrom(place)
     return copy
@@ -288,33 +288,6 @@ def _is_elsewhere(tensor: TensorProto, data: DataFile) -> bool:
 
 def _location(tensor: TensorProto) -> str:
     return next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
-
-
-def _tensors(model: ModelProto) -> Iterable[TensorProto]:
-    """All tensors of a model: initializers, sparse tensors, attributes, and those in subgraphs, local functions and training
-    information."""
-    graphs: list[GraphProto] = [model.graph]
-    for info in model.training_info:
-        graphs += [info.initialization, info.algorithm]
-    for function in model.functions:
-        yield from _node_tensors(function.node, graphs)
-    while graphs:
-        graph = graphs.pop()
-        yield from graph.initializer
-        for sparse in graph.sparse_initializer:
-            yield sparse.values
-            yield sparse.indices
-        yield from _node_tensors(graph.node, graphs)
-
-
-def _node_tensors(nodes: Iterable[NodeProto], graphs: list[GraphProto]) -> Iterable[TensorProto]:
-    for node in nodes:
-        if node.attribute:
-            graphs.extend(subgraphs(node))
-            for attribute in node.attribute:
-                if attribute.HasField("t"):
-                    yield attribute.t
-                yield from attribute.tensors
 
 
 def _free_data_path(path: str) -> str:

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 from onnx.inliner import inline_local_functions
 
 from passat.ir.expr import Constant, Expr, Var
@@ -210,6 +210,33 @@ def describe(node: NodeProto) -> str:
     if node.name:
         return f"node {node.name!r} ({kind})"
     return f"the {kind} node that produces {node.output[0]!r}" if node.output else f"a {kind} node"
+
+
+def tensors_of(model: ModelProto) -> Iterable[TensorProto]:
+    """All tensors of a model: initializers, sparse tensors, attributes, and those in subgraphs, local functions and training
+    information."""
+    graphs: list[GraphProto] = [model.graph]
+    for info in model.training_info:
+        graphs += [info.initialization, info.algorithm]
+    for function in model.functions:
+        yield from _node_tensors(function.node, graphs)
+    while graphs:
+        graph = graphs.pop()
+        yield from graph.initializer
+        for sparse in graph.sparse_initializer:
+            yield sparse.values
+            yield sparse.indices
+        yield from _node_tensors(graph.node, graphs)
+
+
+def _node_tensors(nodes: Iterable[NodeProto], graphs: list[GraphProto]) -> Iterable[TensorProto]:
+    for node in nodes:
+        if node.attribute:
+            graphs.extend(subgraphs(node))
+            for attribute in node.attribute:
+                if attribute.HasField("t"):
+                    yield attribute.t
+                yield from attribute.tensors
 
 
 def without_functions(model: ModelProto) -> ModelProto:

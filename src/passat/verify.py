@@ -8,11 +8,12 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
 from passat.apart import EndedError
+from passat.compared_model import ComparedModel, ComparedSession
 from passat.feeds import (
     WIDE_RANGES,
     GivenInputs,
@@ -129,42 +130,6 @@ def comparing(
     return Comparing(seed, given, closeness)
 
 
-class _Model:
-    """A model as given, and in memory. `folder` holds its external data."""
-
-    def __init__(self, source: ModelSource, folder: str | None) -> None:
-        self.source = source
-        self._folder = folder
-        self._proto: ModelProto | None = None
-
-    @property
-    def proto(self) -> "ModelProto":
-        """The model in memory, without its external data."""
-        if self._proto is None:
-            from passat.ir.onnx.files import in_memory  # needs onnx
-
-            self._proto = in_memory(self.source)
-        return self._proto
-
-    @property
-    def folder(self) -> str | None:
-        """The folder of the external data of the model in memory."""
-        return os.path.dirname(os.fspath(self.source)) or "." if isinstance(self.source, (str, os.PathLike)) else self._folder
-
-
-class _Session:
-    """A model on ONNX Runtime. A model with random operators gets a new session for each run, since their state persists between runs."""
-
-    def __init__(self, make: Callable[[], Runner], *, anew: bool) -> None:
-        self._make = make
-        self._anew = anew
-        self.runner = make()
-
-    def run(self, feed: Mapping[str, AnyValue]) -> list[AnyValue]:
-        """The values of all outputs."""
-        return (self._make() if self._anew else self.runner).run(feed)
-
-
 class Reference:
     """The original model and its results on a few trials, for comparison with any number of candidates.
 
@@ -188,7 +153,7 @@ class Reference:
         threads: int = 0,
         folder: str | None = None,
     ) -> None:
-        self._original = _Model(original, folder)
+        self._original = ComparedModel(original, folder)
         self._threads = threads
         self._folder = folder
         self._given = how.given
@@ -197,7 +162,7 @@ class Reference:
         self._seeds: Seeds | None = None
         self._alike = False
         """True if random operators were given seeds."""
-        self._noisy: _Session | None = None
+        self._noisy: ComparedSession | None = None
         self._noise: dict[int, list[list[AnyValue]] | None] = {}
         """For each trial, the outputs under noise, in as many runs as were needed; None if unavailable."""
         self.skipped = ""
@@ -225,7 +190,7 @@ class Reference:
             self._run_original(session.runner, how.seed, trials)
         self.seconds = time.perf_counter() - started
 
-    def _load(self) -> _Session:
+    def _load(self) -> ComparedSession:
         """The original, cut at operators unknown to ONNX Runtime. Raises ONNX Runtime's error if the rest does not load."""
         unknown: set[tuple[str, str]] = set()
         while True:
@@ -244,20 +209,20 @@ class Reference:
                 self._cut = Cut(self._original.proto, unknown)
 
     def _session(
-        self, model: _Model, change: "Callable[[ModelProto], ModelProto] | None" = None, *, seed: int | None = None, optimize: bool = False
-    ) -> _Session:
+        self,
+        model: ComparedModel,
+        change: "Callable[[ModelProto], ModelProto] | None" = None,
+        *,
+        seed: int | None = None,
+        optimize: bool = False,
+    ) -> ComparedSession:
         """A model prepared for comparison: cut, and with the same random numbers; `change` modifies it. ONNX Runtime may `optimize` it."""
         changes: list[Callable[[ModelProto], ModelProto]] = [] if self._cut is None else [self._cut.like]
         changes += [self._seeds.given_to] if self._alike and self._seeds is not None else []
         changes += [] if change is None else [change]
-        if not changes:
-            make = partial(Runner, model.source, folder=self._folder, threads=self._threads, optimize=optimize, seed=seed, apart=True)
-        else:
-            made = model.proto
-            for each in changes:
-                made = each(made)
-            make = partial(Runner, made, folder=model.folder, threads=self._threads, optimize=optimize, seed=seed, apart=True)
-        return _Session(make, anew=self._alike)
+        made = reduce(lambda changed, each: each(changed), changes, model.proto) if changes else model.runnable
+        make = partial(Runner, made, folder=model.folder, threads=self._threads, optimize=optimize, seed=seed, apart=True)
+        return ComparedSession(make, anew=self._alike)
 
     def _feed(self, trial: Trial) -> dict[str, AnyValue]:
         if not trial.source or self._given is None:
@@ -341,9 +306,9 @@ class Reference:
     def check(self, candidate: ModelSource) -> VerifyReport:
         """Compares a candidate with the original on the same trials. External data is in the same folder."""
         with loadable(candidate, self._folder) as source:
-            return self._check(_Model(source, self._folder))
+            return self._check(ComparedModel(source, self._folder))
 
-    def _check(self, model: _Model) -> VerifyReport:
+    def _check(self, model: ComparedModel) -> VerifyReport:
         started = time.perf_counter()
         found = VerifyReport(None, skipped=self.skipped) if self.skipped else self._compare(model)
         if found.equal is False and not self._alike and self._is_random():
@@ -360,9 +325,11 @@ class Reference:
     def unrun(self, candidate: "ModelProto") -> str:
         """The branches of the original's If nodes that no trial runs, so that they are not compared: of those nodes that a candidate has by
         the same name. Empty if the conditions cannot be computed."""
-        from passat.ir.onnx.branches import branch_names, computed_ifs, conditions_of  # needs onnx
+        from passat.ir.onnx.branches import branch_names, computed_ifs, conditions_of, if_names  # needs onnx
 
-        nodes = [] if self._cut is not None or self.skipped else computed_ifs(self._original.proto)
+        if self._cut is not None or self.skipped or not if_names(candidate):
+            return ""
+        nodes = computed_ifs(self._original.proto)
         if not nodes:
             return ""
         try:
@@ -399,7 +366,7 @@ class Reference:
             self._seeds = Seeds(original if self._cut is None else self._cut.like(original))
         return bool(self._seeds)
 
-    def _compare(self, candidate: _Model) -> VerifyReport:
+    def _compare(self, candidate: ComparedModel) -> VerifyReport:
         from passat.ir.onnx.cutting import CutError, unknown_operators
 
         try:
