@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
@@ -19,6 +20,8 @@ from passat.session import Array, Head, SessionSettings, WireError, pack, read, 
 
 _COMMAND: Final = "from passat.session import serve; serve()"
 _NUMBERS: Final = count()
+LONGEST_SECONDS: Final = 600.0
+"""Maximum time to load a model, and to run it once, so that a loop without an end has one."""
 
 
 class RejectedError(RuntimeError):
@@ -29,6 +32,10 @@ class EndedError(RuntimeError):
     """ONNX Runtime ended the child process. The message says how."""
 
 
+class LateError(EndedError):
+    """A request took too long, so that the child process was ended."""
+
+
 class NoProcessError(RuntimeError):
     """No child process is available: Python cannot be started, or Passat cannot be imported there."""
 
@@ -36,16 +43,15 @@ class NoProcessError(RuntimeError):
 class ApartSession:
     """A session in the child process, recreated in a new process after a crash. `model` returns the model's bytes or path.
 
-    Raises RejectedError if the model does not load, EndedError, NoProcessError, and ImportError if ONNX Runtime is not installed. `seconds`
-    is the timeout for loading.
+    Raises RejectedError if the model does not load, EndedError, NoProcessError, and ImportError if ONNX Runtime is not installed.
     """
 
-    def __init__(self, model: Callable[[], bytes | str], settings: SessionSettings, *, seconds: float | None = None) -> None:
+    def __init__(self, model: Callable[[], bytes | str], settings: SessionSettings) -> None:
         self._model = model
         self._settings = settings
-        self._load(seconds)
+        self._load()
 
-    def _load(self, seconds: float | None = None) -> None:
+    def _load(self) -> None:
         self._number = next(_NUMBERS)
         self._keeper = _state.running()
         model = self._model()
@@ -55,13 +61,13 @@ class ApartSession:
         place = {"path": model if isinstance(model, str) else None, "cwd": cwd}
         arrays: list[Array] = [] if isinstance(model, str) else [np.frombuffer(model, np.uint8)]
         request = {"do": "load", "session": self._number, **place, "settings": self._settings._asdict()}
-        reply, _ = self._keeper.ask(request, arrays, seconds)
+        reply, _ = self._keeper.ask(request, arrays)
         weakref.finalize(self, self._keeper.drop, self._number).atexit = False
         self.inputs = tuple((name, kind, tuple(shape)) for name, kind, shape in reply["inputs"])
         self.outputs = tuple((name, kind) for name, kind in reply["outputs"])
 
     def run(self, feed: Mapping[str, AnyValue]) -> list[AnyValue]:
-        """The values of all outputs, in order. Raises RejectedError, EndedError."""
+        """The values of all outputs, in order. Raises RejectedError, EndedError, LateError."""
         if not self._keeper.is_there():
             self._load()
         arrays: list[Array] = []
@@ -98,26 +104,28 @@ class _Keeper:
         """True if the process is running."""
         return self is _state.keeper and self._process.poll() is None
 
-    def ask(self, request: Mapping[str, AnyValue], arrays: list[Array], seconds: float | None = None) -> tuple[Head, list[Array]]:
-        """The response to a request. Raises EndedError, also after a timeout, and RejectedError."""
+    def ask(self, request: Mapping[str, AnyValue], arrays: list[Array]) -> tuple[Head, list[Array]]:
+        """The response to a request. Raises EndedError, LateError, and RejectedError."""
         with self._lock:
-            timer = None if seconds is None else threading.Timer(seconds, self._process.kill)
+            limit, started = LONGEST_SECONDS, time.monotonic()
+            timer = threading.Timer(limit, self._process.kill)
             try:
-                if timer is not None:
-                    timer.start()
+                timer.start()
                 self._greet()
                 for number in self._take_dropped():
                     write(self._requests, {"do": "drop", "session": number})
                 write(self._requests, request, arrays)
                 reply, found = read(self._replies)
             except (EOFError, BrokenPipeError, ConnectionError):
-                raise EndedError(f"ONNX Runtime ended its process with {show_code(self._end())}") from None
+                code = self._end()
+                if time.monotonic() - started >= limit:
+                    raise LateError(f"ONNX Runtime takes more than {limit:g} seconds to {request['do']} a model") from None
+                raise EndedError(f"ONNX Runtime ended its process with {show_code(code)}") from None
             except BaseException:  # a message may be incomplete
                 self._end(kill=True)
                 raise
             finally:
-                if timer is not None:
-                    timer.cancel()
+                timer.cancel()
         if "error" in reply:
             raise RejectedError(reply["error"])
         return reply, found

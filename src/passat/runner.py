@@ -35,7 +35,6 @@ _PREFIX: Final = re.compile(
 _LONGEST: Final = 300
 PROTOBUF_LIMIT: Final = 2_000_000_000
 """Bytes beyond which a model goes through a file to be run."""
-_LOADING_SECONDS: Final = 600.0
 _MISSING: Final = "models run on ONNX Runtime, which is not installed: pip install 'passat[onnx]' installs it"
 _LIBRARIES: list[str] = []
 """The libraries of custom operators that new sessions load."""
@@ -79,7 +78,7 @@ def custom_operators(libraries: Sequence[str | os.PathLike[str]]) -> Iterator[No
 def _check_that_it_loads(library: str) -> None:
     """Raises CustomOpsError for a library that ends the process that loads it, such as a damaged one, by loading it in a child process."""
     try:
-        ApartSession(lambda: b"", SessionSettings(threads=1, libraries=(library,)), seconds=_LOADING_SECONDS)
+        ApartSession(lambda: b"", SessionSettings(threads=1, libraries=(library,)))
     except EndedError as error:
         raise CustomOpsError(f"{library} is damaged, or is no library of custom operators: loading it, {error}") from error
     except (RejectedError, NoProcessError, ImportError):  # there is no model; other errors are those of this process, too
@@ -152,7 +151,7 @@ def loads(model: ModelSource, folder: str | None = None) -> bool:
     """True if ONNX Runtime is installed and loads a model. Uses a child process: some invalid models end it."""
     settings = SessionSettings(folder, threads=1, libraries=tuple(_LIBRARIES))
     try:
-        ApartSession(partial(_serialized, model), settings, seconds=_LOADING_SECONDS)
+        ApartSession(partial(_serialized, model), settings)
     except (RejectedError, EndedError, NoProcessError, ImportError):
         return False
     return True

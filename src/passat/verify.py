@@ -12,7 +12,7 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
-from passat.apart import EndedError
+from passat.apart import EndedError, LateError
 from passat.compared_model import ComparedModel, ComparedSession
 from passat.feeds import (
     WIDE_RANGES,
@@ -48,7 +48,7 @@ _FEW: Final = 1e-3
 _AGAIN: Final = 5_000_011
 """The seed of the repeated run of the original: large, so that no random operator is likely to have it."""
 _ENDINGS: Final = 3
-"""Number of crashes of ONNX Runtime's process on a model after which no other inputs are tried."""
+"""Number of crashes of ONNX Runtime's process on a model after which no other inputs are tried. A run that takes too long counts as all."""
 _MOST_COMPARED: Final = 8
 """Maximum number of trials for the sake of the integers that a model compares an input with."""
 _SHOWN: Final = 3
@@ -279,7 +279,7 @@ class Reference:
                     trial, values = _run_or_narrow(runner, self.inputs, replace(trial, ranges={} if attempt % 2 else ranges))
                 except Exception as error:
                     reason = reason or sentence_of(error)
-                    endings += isinstance(error, EndedError)
+                    endings += _ENDINGS if isinstance(error, LateError) else isinstance(error, EndedError)
                     self.ended = self.ended or (str(error) if isinstance(error, EndedError) else "")
                     continue
                 self.trials.append(trial)

@@ -264,9 +264,20 @@ def test_unused_sessions_are_released() -> None:
 def test_loading_takes_no_longer_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     apart._state.stop()
     with monkeypatch.context() as patched:
-        patched.setattr("passat.runner._LOADING_SECONDS", 0.0)
+        patched.setattr("passat.apart.LONGEST_SECONDS", 0.0)
         assert not loads(parsed(FINE))
     assert loads(parsed(FINE))
+
+
+def test_a_loop_without_an_end_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = parsed("""g (float[4] x) => (float[4] y) <int64 many = {1099511627776}, float zero = {0.0}, bool t = {1}> {
+        a = Loop (many, t, x) <body = b (int64 i, bool c, float[4] v) => (bool d, float[4] w) { d = Identity (c) w = Sin (v) }>
+        y = Add (a, zero)
+    }""")
+    Runner(parsed(FINE), apart=True)  # the process runs
+    monkeypatch.setattr("passat.apart.LONGEST_SECONDS", 2.0)
+    with pytest.raises(UnverifiedError, match="does not run on random inputs: ONNX Runtime takes more than 2 seconds to run a model"):
+        passat.optimize(model)
 
 
 @pytest.fixture
