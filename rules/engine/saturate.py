@@ -15,6 +15,7 @@ from passat.rules.engine.matching import Matcher
 from passat.rules.engine.mirror import Asked, Mirror, foresee, may_explode
 from passat.rules.engine.report import Round, RuleStatistics, Saturation
 from passat.rules.engine.trace import Application, Steps
+from passat.rules.engine.variant import Placed
 from passat.rules.guards import Reject
 
 Tables = dict[int, list[tuple[int, ...]]]
@@ -242,11 +243,18 @@ class Saturator:
                 unions = self._follow_reducing(unions)
             self._note(start)
             if not unions:
+                self._note_cut(number for number in numbers if number not in self._phase)
                 return
+        self._note_cut(numbers)
         self._load(unions)
         self._follow(self._mirror.step()[0])
         if done >= self._limits.rounds:
             self.result.stopped = Stop(StopReason.ROUNDS, f"more than {self._limits.rounds}")
+
+    def _note_cut(self, numbers: Iterable[int]) -> None:
+        """Records the stages that reached their limit of iterations, for the trace."""
+        if self.steps is not None:
+            self.steps.cut.update(numbers)
 
     # ---- egglog's side
 
@@ -429,17 +437,23 @@ class Saturator:
             unions.append((root, built))
             if steps is not None:
                 made = range(size, len(graph))
-                members = ChainMap(self._united, self.members)
-                placed = matcher.placed(graph, row, members)
+                placed = self._placed(matcher, row)
                 steps.applications.append(Application(matcher.name, matcher, (placed,), ((root, built),), made, self.result.rounds))
         for node in range(size, len(graph)):
             self.provenance[node] = (matcher.name, root)
         retired = matcher.retired(variant, row)
         if retired is not None:
             self._retired.setdefault(f"retire_{matcher.root.name}", []).append("\t".join(map(str, retired)))
+            if steps is not None:
+                steps.retired.setdefault(self._placed(matcher, row).nodes[0], matcher.name)
             if built > root:
                 self._renew(root, built)
         return True
+
+    def _placed(self, matcher: Matcher, row: tuple[int, ...]) -> Placed:
+        """The position of a match in the program, for the trace."""
+        members = ChainMap(self._united, self.members)
+        return matcher.placed(self.graph, row, members)
 
     def _renew(self, root: int, built: int) -> None:
         """Remembers the node that a reducing rule made for an e-class, or for another new node of it."""

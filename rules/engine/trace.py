@@ -45,7 +45,8 @@ class Rejected(NamedTuple):
 class Run(NamedTuple):
     """One saturation and its extraction: the pass, or stage of passes, and the function; the body before and after; the graph, its root and
     its initial number of nodes; all rule events, in order; the nodes of each e-class with several; the rule and matched e-class of each new
-    node; the search space and the choice (both None if nothing changed); the rules that exceeded their budget and were banned."""
+    node; the search space and the choice (both None if nothing changed); the rules that exceeded their budget and were banned; the passes
+    of the rules; the rule that retired each retired node; the numbers of the stages that ended at their limit of iterations."""
 
     pass_name: str
     function: str
@@ -64,6 +65,8 @@ class Run(NamedTuple):
     choice: Mapping[int, int] | None
     banned: Set[str] = frozenset()
     owners: Mapping[str, str] = MappingProxyType({})
+    retired: Mapping[int, str] = MappingProxyType({})
+    cut: Set[int] = frozenset()
 
     def pass_of(self, rule: str) -> str:
         """The pass that a rule belongs to, among those that share the e-graph; the stage if several passes have it."""
@@ -115,6 +118,7 @@ class Trace:
             Run(
                 *(self.pass_name, self.function, body, result, done.graph, root, done.initial, tuple(done.stages), done.result),
                 *(steps.applications, steps.rejected, done.members, done.provenance, space, choice, steps.banned, self.owners),
+                *(steps.retired, steps.cut),
             )
         )
 
@@ -126,6 +130,8 @@ class Steps:
         self.applications: list[Application] = []
         self.rejected: dict[str, list[Rejected]] = {}
         self.banned: set[str] = set()
+        self.retired: dict[int, str] = {}
+        self.cut: set[int] = set()
 
     def reject(self, matcher: "Matcher", row: tuple[int, ...], reason: str, round_: int) -> None:
         """Records a rejection; keeps the first `KEPT` of each rule."""

@@ -2,6 +2,7 @@
 rule applications made nodes of a saturated graph equal."""
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
@@ -9,7 +10,7 @@ from passat.ir.module import IRModule
 from passat.ir.op import Op
 from passat.ir.traverse import post_order
 from passat.passmgr import PassInfo, PassInstrument, StageInfo
-from passat.rules.engine.graph import Graph, operands_of
+from passat.rules.engine.graph import CONST, TUPLE, Decision, Graph, operands_of
 from passat.rules.engine.trace import Application, Trace
 
 
@@ -123,12 +124,14 @@ def _is_same_step(new: Expr, old: Expr) -> bool:
 _CONGRUENT: Final = -1
 """The nodes differ only in equal operands (congruence)."""
 _OTHER: Final = -2
-"""The nodes are equal for a reason other than an application: constant folding."""
+"""The nodes are equal for another reason."""
+_EAGER: Final = -3
+"""Of reasons up to this one, `_EAGER - reason` is the position of the decision of an eager rule on a node whose operands became known."""
 
 
 class Proof:
-    """Replays the unions of a saturation in order, with their congruences. Each union joins two trees of nodes by an edge, so there is one
-    path between two nodes of an e-class, and an edge depends only on older edges."""
+    """Replays the unions of a saturation in order, with their congruences and the decisions of eager rules on existing nodes. Each union
+    joins two trees of nodes by an edge, so there is one path between two nodes of an e-class, and an edge depends only on older edges."""
 
     def __init__(self, graph: Graph, applications: Sequence[Application]) -> None:
         self._graph = graph
@@ -136,15 +139,25 @@ class Proof:
         self._sizes = [1] * len(graph)
         self._up: dict[int, tuple[int, int]] = {}
         """For each non-root node, its parent, and the position of the application or another reason why the two are equal."""
+        self._eager: dict[int, list[tuple[int, int]]] = {}
+        """For each decision of an eager rule that united two nodes, the pairs of nodes whose equality it rests on."""
         self._users: dict[int, list[int]] = {}
         self._alike: dict[tuple[object, ...], int] = {}
         for node, operands in enumerate(graph.operands):
             self._alike[self._key(node)] = node
             for operand in dict.fromkeys(operands):
                 self._users.setdefault(operand, []).append(node)
+        eager = [each for each in enumerate(graph.decisions) if each[1].new is not None]
+        done = 0
         for place, application in enumerate(applications):
+            # A decision as old as an application that made no node may follow from it.
+            while done < len(eager) and eager[done][1].size < application.made.start + bool(application.made):
+                self._decide(*eager[done])
+                done += 1
             for root, made in application.unions:
                 self._unite(root, made, place)
+        for number, decision in eager[done:]:
+            self._decide(number, decision)
         for cls, nodes in graph.members.items():
             for node in nodes:
                 self._unite(cls, node, _OTHER)
@@ -164,7 +177,28 @@ class Proof:
                     found.add(why)
                 elif why == _CONGRUENT:
                     stack += zip(self._graph.operands[node], self._graph.operands[above], strict=True)
+                elif why <= _EAGER:
+                    stack += self._eager[_EAGER - why]
         return found
+
+    def _decide(self, number: int, decision: Decision) -> None:
+        """Unites the node that an eager rule decided on with its replacement, if the node exists: it has been decided on again."""
+        new = decision.new
+        assert new is not None
+        node = self._alike.get((new.head, new.payload, tuple(map(self._find, new.operands))))
+        if node is not None:
+            self._eager[number] = [*zip(self._graph.operands[node], new.operands, strict=True), *chain(*map(self._known, new.operands))]
+            self._unite(node, decision.made, _EAGER - number)
+
+    def _known(self, operand: int) -> list[tuple[int, int]]:
+        """The pairs of nodes whose equality makes an operand known: of the operand, or of fields, and of constants."""
+        graph = self._graph
+        nodes = graph.members.get(graph.find(operand), (operand,))
+        known = [node for node in nodes if graph.symbols[node].kind == CONST]
+        fields = [node for node in nodes if graph.symbols[node].kind == TUPLE]
+        if known or not fields:
+            return [(operand, node) for node in known[:1]]
+        return [(operand, fields[0]), *(pair for field in graph.operands[fields[0]] for pair in self._known(field))]
 
     def _path(self, one: int, other: int) -> list[int]:
         """The nodes below the edges of the path between two nodes; empty if they are not equal."""

@@ -65,7 +65,7 @@ class Alignment(NamedTuple):
 
 
 class _Todo(NamedTuple):
-    """A part of the pattern to align with an e-class, and the parent node."""
+    """A part of the pattern to align with an e-class, the parent node, and the e-classes of the parts above."""
 
     pattern: Pattern
     cls: int
@@ -74,6 +74,7 @@ class _Todo(NamedTuple):
     position: int
     other: int
     rest: "_Todo | None"
+    above: tuple[int, ...] = ()
 
 
 class _State(NamedTuple):
@@ -89,7 +90,10 @@ class _State(NamedTuple):
 
 
 class Aligner:
-    """Aligns the left side of a rule with the nodes of a graph."""
+    """Aligns the left side of a rule with the nodes of a graph.
+
+    A node below itself does not align: once `x + 0` is `x`, each `x + 0` would be an `(x + 0) + 0`, which no program contains.
+    """
 
     def __init__(self, matcher: Matcher, view: View) -> None:
         self.matcher = matcher
@@ -176,7 +180,7 @@ class Aligner:
             yield self._literal(state, todo, pattern, cls)
         else:
             head = symbol_of(pattern)
-            nodes = self.view.nodes_of(cls)
+            nodes = () if cls in todo.above else self.view.nodes_of(cls)
             fitting = [node for node in nodes if graph.symbols[node] is head]
             like = [] if fitting else [node for node in nodes if _alike(graph.symbols[node], head)]
             for node in fitting:
@@ -214,12 +218,13 @@ class Aligner:
                 return
         parts = pattern_parts(pattern)
         operands = graph.operands[node]
+        above = (*todo.above, graph.find(node))
         commutative = isinstance(pattern, PCall) and pattern.op.commutative and len(parts) == 2
         for order in ((0, 1), (1, 0)) if commutative else (tuple(range(len(parts))),):
             rest = state.todo
             for i in reversed(range(len(parts))):
                 other = operands[order[1 - i]] if commutative and isinstance(parts[1 - i], PVar) else -1
-                rest = _Todo(parts[i], operands[order[i]], node, pattern, order[i], other, rest)
+                rest = _Todo(parts[i], operands[order[i]], node, pattern, order[i], other, rest, above)
             yield state._replace(todo=rest)
 
     def _attributes(self, state: _State, pattern: Pattern, node: int) -> _State:

@@ -217,11 +217,20 @@ class Collector:
 
     def _overlooked(self, run_trace: RunTrace, rule: Matcher, one: Alignment) -> tuple[Kind, str]:
         """Why the engine missed a match although it ran to the end."""
-        by = next((run_trace.retired[node] for node in one.nodes if node in run_trace.retired), None)
-        rounds = _stage_of(run_trace.run, rule).rounds
-        if by is None and rounds is not None:
+        run = run_trace.run
+        node = next((node for node in one.nodes if node in run.retired), None)
+        if node is not None:
+            by = run.retired[node]
+            rewrote = any(each.rule == by and node in nodes for each, nodes in zip(run.applications, run_trace.matched, strict=True))
+            return Kind.RETIRED, f"{by} {'rewrote' if rewrote else 'matched'} it first{'' if rewrote else ', where its result already was'}"
+        last = max(number for number, stage in enumerate(run.stages) if any(each.name == rule.name for each in stage.matchers))
+        if last in run.cut:
+            rounds = run.stages[last].rounds
             return Kind.CUT, f"its phase ended after {'one iteration' if rounds == 1 else f'{rounds} iterations'}, before it was processed"
-        return (Kind.CUT, "the search missed it, which is a defect of Passat; please report it") if by is None else (Kind.RETIRED, by)
+        if any(not stage.beside for stage in run.stages[last + 1 :]):
+            makers = listed([run.provenance[node][0] for node in one.nodes if node in run.provenance])
+            return Kind.CUT, f"its phase had ended when {makers or 'a later one'} made what it matches"
+        return Kind.CUT, "the search missed it, which is a defect of Passat; please report it"
 
     # ---- results
 
@@ -277,7 +286,7 @@ SENTENCES: Final = {
     Kind.LEFT: "it matches {where}, but the function was {reason}",
     Kind.REJECTED: "it matches {where} and is rejected: {reason}",
     Kind.CUT: "it matches {where}, but {reason}",
-    Kind.RETIRED: "it matches {where}, but {reason} rewrote it first, and matches of reducing rules are not matched again",
+    Kind.RETIRED: "it matches {where}, but {reason}, and matches of reducing rules are not matched again",
     Kind.NOTHING_NEW: "it matches {where}, but its right side already exists: {reason}",
 }
 

@@ -14,7 +14,6 @@ from passat.ir.traverse import bodies, post_order
 from passat.passmgr import Pass, PassContext, Plan, Sequential
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.grouping import Grouper
-from passat.rules.engine.matching import Matcher
 from passat.rules.engine.report import Skipped
 from passat.rules.engine.trace import Application, Run, Trace
 from passat.rules.extraction.improve import Solution, cheapest_trees
@@ -92,15 +91,6 @@ class RunTrace:
         if isinstance(application.matcher, Grouper):
             return tuple(placed.nodes[0] for placed in application.matched)
         return application.matched[0].nodes
-
-    @cached_property
-    def retired(self) -> Mapping[int, str]:
-        """The reducing rule that rewrote each node, if any."""
-        return {
-            nodes[0]: application.rule
-            for nodes, application in zip(self.matched, self.run.applications, strict=True)
-            if isinstance(application.matcher, Matcher) and application.matcher.rule.reducing
-        }
 
     @cached_property
     def taken(self) -> list[bool]:

@@ -6,13 +6,14 @@ from passat.ir.module import IRModule
 from passat.ir.op import get_op
 from passat.ir.traverse import rewrite, with_children
 from passat.passmgr import FunctionPass, PassContext, PassInfo
-from passat.rules import RuleSet, each, joined, op, parts, rule_pass, tensors
+from passat.rules import RuleSet, constants, each, joined, op, parts, rule_pass, tensors
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.passes.simplify import dynamic_to_static, eliminate_common_subexpr, fold_constant
 from tests.rules.building import const, func, ops, tup, var
 from tests.rules.provenance.proving import named, written
 
 x, y, w = tensors("x y w")
+c, d = constants("c d")
 a, b = var("a"), var("b")
 
 
@@ -102,6 +103,24 @@ def test_folding_and_static_forms_are_steps() -> None:
     added = named(ops.add(named(ops.exp(const([1.0, 2.0, 3.0])), "weight"), a), "sum")
     folded = written(func(added), [fold_constant()])
     assert folded.steps("add") == ["FoldConstant: ConstantFolding.call at weight"]
+
+
+class Selected(RuleSet):
+    """Selections: a broadcast moves behind one, and one of two equal values is the value."""
+
+    broadcast = (op.where(op.broadcast_to(x, ...), c, d) >> op.broadcast_to(op.where(x, c, d), shape=(2, 3))).exploring()
+    same = op.where(x, y, y) >> y
+
+
+def test_a_constant_that_rules_led_to_names_them() -> None:
+    """The selection is only found to be constant once both rules have applied: what it is broadcast to folds."""
+    same = const([1.0, 2.0, 3.0])
+    mask = ops.broadcast_to(var("m", (3,), "bool"), shape=(2, 3))
+    found = written(func(tup(named(ops.where(mask, same, same), "top"))), [rule_pass(Selected, ConstantFolding, name="Both")])
+    assert found.calls() == []
+    assert found.node_traces.rules() == {"Selected.broadcast", "Selected.same"}
+    steps = found.node_traces.of_result(found.main.body, 0).events
+    assert [step.rule for step in steps][-2:] == ["Selected.broadcast", "Selected.same"]
 
 
 def test_each_of_two_equal_folded_nodes_names_the_rule() -> None:

@@ -115,6 +115,33 @@ class Busy(Sums):
     sigmoid = (x + (op.exp(y) + z) >> op.exp(y) + (x + z)).exploring().budget(1)
 
 
+class Same(RuleSet):
+    """Rules after which a node is equal to its operand, one that matches two such nodes, and one that only a later phase lets match."""
+
+    nothing = op.nn.relu(x) >> x
+    twice = op.nn.relu(op.nn.relu(x)) >> op.nn.relu(x)
+    exps = (op.exp(x) * op.exp(y) >> op.exp(x + y)).exploring()
+
+
+class Copied(RuleSet):
+    """Makes what Same.exps matches."""
+
+    power = (op.power(op.exp(x), 2.0) >> op.exp(x) * op.exp(x)).exploring()
+
+
+class Views(RuleSet):
+    """A copy that is a copy of its copy, which retires it where its result already is, and a rule that matches one."""
+
+    drop = (op.copy(x) >> x).exploring()
+    merge = op.copy(op.copy(x)) >> op.copy(x)
+
+
+class Behind(RuleSet):
+    """Runs after Views."""
+
+    tanh = (op.tanh(op.copy(x)) >> op.copy(op.tanh(x))).exploring()
+
+
 class Groups(RuleSet):
     """Rules with several roots."""
 
@@ -513,6 +540,27 @@ CASES: dict[str, Case] = {
         lambda: rule_pass(phase(Third), phase(Fourth), name="Both"),
         "it matches at 'Exp' (in Both), but its right side already exists: Third.once created it",
         Kind.NOTHING_NEW,
+    ),
+    "a node that became its own operand": Case(
+        "Same.twice",
+        at("Relu", ops.nn.relu(X)),
+        lambda: rule_pass(Same),
+        NEAREST + "at nn.relu 'Relu' the operand is the input 'x', not nn.relu(x) (1 of 2 parts agree)",
+        Kind.NEAR,
+    ),
+    "a match that a later phase made": Case(
+        "Same.exps",
+        at("Pow", ops.power(at("Exp", ops.exp(X)), splat(2.0))),
+        lambda: rule_pass(phase(Same), phase(Copied), name="Both"),
+        "it matches at 'Pow' (in Both), but its phase had ended when Copied.power made what it matches",
+        Kind.CUT,
+    ),
+    "what a rule retired without a new result": Case(
+        "Behind.tanh",
+        at("Tanh", ops.tanh(at("Copy", ops.copy(X)))),
+        lambda: rule_pass(phase(Views), phase(Behind, rounds=2), name="Both"),
+        "it matches at 'Tanh' (in Both), but Views.merge matched it first, where its result already was, and matches of reducing rules are not matched again",
+        Kind.RETIRED,
     ),
     "one call alone": Case(
         "Groups.products",
