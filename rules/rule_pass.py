@@ -15,7 +15,7 @@ from passat.rules.engine.directions import Directions, Stage, expanded, groupers
 from passat.rules.engine.eager import Eager
 from passat.rules.engine.engine import Engine
 from passat.rules.engine.limits import Limits
-from passat.rules.engine.report import EngineReport
+from passat.rules.engine.report import EngineReport, Inapplicable
 from passat.rules.engine.trace import Trace
 from passat.rules.library.folding import TupleProjection
 from passat.rules.multi_pattern import MultiRule
@@ -281,7 +281,14 @@ class RulePass(FunctionPass):
 
     def applies(self, mod: IRModule, ctx: PassContext) -> bool:
         """True if the pass applies to the module; otherwise a remark says why not."""
-        return True
+        why = self.inapplicable(mod, ctx)
+        if why:
+            ctx.remark(self.info.name, Inapplicable(why))
+        return not why
+
+    def inapplicable(self, mod: IRModule, ctx: PassContext) -> str:
+        """Why the pass does not apply to the module; '' if it does."""
+        return ""
 
     def record(self, ctx: PassContext, report: EngineReport, seconds: float, exact_seconds: float = 0.0) -> None:
         """Records statistics and remarks in the context."""

@@ -16,6 +16,12 @@ class Skipped(str):
     __slots__ = ()
 
 
+class Inapplicable(str):
+    """Why a pass does not run on a module, as a remark of the pass."""
+
+    __slots__ = ()
+
+
 @dataclass
 class RuleStatistics:
     """Statistics of one rule: matches processed, matches rejected with the reasons (the first few, counted), unions made."""

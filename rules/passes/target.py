@@ -74,16 +74,14 @@ class TargetPass(RulePass):
         self.since = since
         self.domain = domain
 
-    def applies(self, mod: IRModule, ctx: PassContext) -> bool:
-        """True if the target has the operators that the pass creates."""
+    def inapplicable(self, mod: IRModule, ctx: PassContext) -> str:
+        """Which operators that the pass creates the target lacks."""
         opset = written_opset(mod, ctx) or 1
         if opset < self.since:
-            ctx.remark(self.info.name, f"the target has opset {opset}, before {self.since}: nothing was raised")
-        elif self.domain and self.domain not in target_domains(mod, ctx):
-            ctx.remark(self.info.name, f"the target has no operators of {self.domain} (rules.domains): none was created")
-        else:
-            return True
-        return False
+            return f"the target has opset {opset}, before {self.since}: nothing was raised"
+        if self.domain and self.domain not in target_domains(mod, ctx):
+            return f"the target has no operators of {self.domain} (rules.domains): none was created"
+        return ""
 
 
 def check_domains(mod: IRModule, ctx: PassContext, passes: Iterable[Pass]) -> None:

@@ -18,7 +18,7 @@ from passat.rules.cost import NodeCount, Roofline, cost_model
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.limits import SATURATED
 from passat.rules.engine.matching import Matcher
-from passat.rules.engine.report import Skipped
+from passat.rules.engine.report import Inapplicable, Skipped
 from passat.rules.multi_pattern import MultiRule
 from passat.rules.passes import default_pipeline
 from passat.rules.planned_rules import why_not_run
@@ -133,11 +133,11 @@ class Inquiry:
         findings = collector.findings()
         near = not findings or findings[0].kind is Kind.NEAR
         if near and not (isinstance(rule, MultiRule) and findings):
-            earlier = [ran for ran in self._before(holding[0]) if ran.name != "InferType"]
+            earlier = self._before(holding[0])
             asked = collector.asked.rule
             before = []
             if not isinstance(asked, Grouper):
-                before = matched_before(asked, self.module, earlier, holding[0].name, node) or replaced(asked, holding[0], node)
+                before = matched_before(asked, self.module, earlier, holding[0], node) or replaced(asked, holding[0], node)
             gone = [] if node or before else absent(rule, self._before(holding[0]), holding)
             kept = [one for one in findings if not before and (not gone or 2 * (one.agreed or 0) >= (one.parts or 0))]
             findings = [*self._cut(holding), *before, *gone, *_untyped(holding[-1].before, node), *kept]
@@ -191,6 +191,10 @@ class Inquiry:
             and any(one.name == equation_of(rule.name) for one in step.pass_.declared)
             and not step.pass_.left_out(rule, watched.settings)
         }
+        unfit = {name: said for name in holders for said in watched.remarks.get(name, ()) if isinstance(said, Inapplicable)}
+        if unfit.keys() == holders:
+            return listed([f"{name} does not run: {said}" for name, said in unfit.items()]), []
+        holders -= unfit.keys()
         ran = [(each, tuple(name for name in dict.fromkeys(each.parts) if name in holders)) for each in watched.ran]
         return "", [each._replace(name=holders[0] if len(holders) == 1 else each.name, holders=holders) for each, holders in ran if holders]
 

@@ -1,7 +1,7 @@
 """Events before the saturation that would run a rule: how earlier passes changed potential matches. Also eager rules, which are tried on
 each node when it is added, and reject it there."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from passat.ir.known import known_value
@@ -23,37 +23,44 @@ from passat.rules.why_not.view import View
 from passat.rules.why_not.watch import Ran, RunTrace, views_of_module
 
 
-def matched_before(matcher: Matcher, module: IRModule, before: Sequence[Ran], first: str, node: str | None) -> list[Finding]:
-    """Positions in the input model where a rule would have matched, and the rules of passes before the `first` that rewrote them."""
-    if not before:
-        return []
-    found = _rewritten(matcher, module, node, lambda names: rewriters(before, names) or _folder(before))
-    return _retired(found, first, "it would match the input model at {places}, but {by} rewrote it before {first} ran")
+def matched_before(matcher: Matcher, module: IRModule, before: Sequence[Ran], first: Ran, node: str | None) -> list[Finding]:
+    """Positions in the input model where a rule would have matched, by the rules or the pass that rewrote them before a pass, the `first`
+    that has the rule."""
+    places = _matches(matcher, module, node) if before else {}
+    found: dict[str, list[str]] = {}
+    for ran, after in zip(before, [*(ran.before for ran in before[1:]), first.before], strict=True):
+        still = _matches(matcher, after, node) if places and after is not ran.before else places
+        for place in places.keys() - still.keys():
+            by = rewriters([ran], places[place]) or listed([f"{rule} (in {ran.name})" for rule in _eager(ran, places[place])]) or ran.name
+            found.setdefault(by, []).append(place)
+        places = {place: names for place, names in places.items() if place in still}
+    return _retired(found, first.name, "it would match the input model at {places}, but {by} rewrote it before {first} ran")
 
 
 def replaced(matcher: Matcher, first: Ran, node: str | None) -> list[Finding]:
     """Positions in the input of a pass where a rule would have matched, and the eager rules that replaced them, or parts of them, when they
     were added."""
-    decisions = [decision for run_trace in first.runs for decision in run_trace.run.graph.decisions if not decision.rejection]
-
-    def eager(names: set[str]) -> str:
-        return listed([decision.rule for decision in decisions if not names.isdisjoint(names_of(decision.place))])
-
-    found = _rewritten(matcher, first.before, node, eager)
+    found: dict[str, list[str]] = {}
+    for place, names in _matches(matcher, first.before, node).items():
+        if by := listed(_eager(first, names)):
+            found.setdefault(by, []).append(place)
     return _retired(found, first.name, "it would match at {places} (in {first}), but {by}, which is eager, came first")
 
 
-def _rewritten(matcher: Matcher, module: IRModule, node: str | None, by: Callable[[set[str]], str]) -> dict[str, list[str]]:
-    """Positions in a module where a rule matches, by the rules that rewrote them; `by` lists these for the names of the matched nodes."""
-    found: dict[str, list[str]] = {}
-    for views in views_of_module(module).values():
-        for view in views:
-            for one in Aligner(matcher, view).nearest():
-                if one.failures or not _agrees(matcher, view, one) or not (node is None or view.is_any(one.nodes, node)):
-                    continue
-                if rules := by({name for part in one.nodes if (name := view.name(part))}):
-                    found.setdefault(rules, []).append(view.place(one.root))
+def _matches(matcher: Matcher, module: IRModule, node: str | None) -> dict[str, set[str]]:
+    """The positions in a module where a rule matches, with the names of the matched nodes."""
+    found: dict[str, set[str]] = {}
+    for view in [view for views in views_of_module(module).values() for view in views]:
+        for one in Aligner(matcher, view).nearest():
+            if not one.failures and _agrees(matcher, view, one) and (node is None or view.is_any(one.nodes, node)):
+                found[view.place(one.root)] = {name for part in one.nodes if (name := view.name(part))}
     return found
+
+
+def _eager(ran: Ran, names: Container[str]) -> list[str]:
+    """The eager rules that replaced nodes of these names in a pass."""
+    decisions = [decision for run_trace in ran.runs for decision in run_trace.run.graph.decisions if not decision.rejection]
+    return [decision.rule for decision in decisions if any(name in names for name in names_of(decision.place))]
 
 
 def _retired(found: Mapping[str, list[str]], first: str, text: str) -> list[Finding]:
@@ -85,7 +92,7 @@ def absent(rule: Rule, before: Sequence[Ran], holding: Sequence[Ran]) -> list[Fi
 
 def _gone(op: Op, last: Ran, first: Ran) -> Finding:
     by = dict.fromkeys(rule for run_trace in last.runs for rule in _removers(run_trace, op))
-    folded = any(run_trace.run.graph.applied for run_trace in last.runs)
+    folded = any(each.new is not None and each.new.head.op is op for run_trace in last.runs for each in run_trace.run.graph.decisions)
     who = f"{listed(list(by))} (in {last.name}) rewrote" if by else f"{last.name} {'folded' if folded else 'removed'}"
     return Finding(Kind.ABSENT, f"there is no {op.name} left when {first.name} runs: {who} it before", passes=(first.name,))
 
@@ -97,12 +104,6 @@ def _agrees(matcher: Matcher, view: View, one: Alignment) -> bool:
     except Reject:
         return False
     return True
-
-
-def _folder(before: Sequence[Ran]) -> str:
-    """The passes that folded something, or all passes if none did."""
-    folded = [ran.name for ran in before if any(run_trace.run.graph.applied for run_trace in ran.runs)]
-    return listed(folded or [ran.name for ran in before if ran.runs] or [ran.name for ran in before])
 
 
 def _at(run_trace: RunTrace, names: set[str]) -> list[str]:

@@ -23,7 +23,7 @@ from passat.rules.passes.simplify import (
     simplify_expr,
     simplify_inference,
 )
-from passat.rules.passes.target import fast_math
+from passat.rules.passes.target import contrib_operators, fast_math, raise_attention
 from passat.rules.pattern import attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
 from passat.rules.rule_pass import phase, rule_pass
@@ -511,6 +511,35 @@ CASES: dict[str, Case] = {
         lambda: rule_pass(First, ConstantFolding),
         "it would match at 'Exp' (in First), but ConstantFolding.call, which is eager, came first",
         Kind.RETIRED,
+    ),
+    "what an eager rule of the pass replaced, behind a pass that changes nothing": Case(
+        "First.exp",
+        at("Add", ops.add(X, at("Exp", ops.exp(numbers((2, 3)))))),
+        lambda: Sequential([rule_pass(Groups), rule_pass(First, ConstantFolding)]),
+        "it would match at 'Exp' (in First), but ConstantFolding.call, which is eager, came first",
+        Kind.RETIRED,
+    ),
+    "what the second of three passes folded": Case(
+        "First.exp",
+        at("Add", ops.add(X, at("Exp", ops.exp(numbers((2, 3)))))),
+        lambda: Sequential([rule_pass(Groups), fold_constant(), rule_pass(First)]),
+        "it would match the input model at 'Exp', but ConstantFolding.call (in FoldConstant) rewrote it before First ran",
+        Kind.RETIRED,
+    ),
+    "an operator that the opset of the result lacks": Case(
+        "Attention.divided_scores",
+        at("Div", ops.divide(product("MatMul", X), splat(2.0))),
+        raise_attention,
+        "RaiseAttention does not run: the target has opset 17, before 23: nothing was raised",
+        Kind.NOT_RUN,
+        config={"rules.opset": 17},
+    ),
+    "a domain that the model does not import": Case(
+        "ContribForms.quick_gelu",
+        at("Mul", ops.multiply(X, at("Sigmoid", ops.sigmoid(ops.multiply(X, splat(1.702)))))),
+        contrib_operators,
+        "ContribOperators does not run: the target has no operators of com.microsoft (rules.domains): none was created",
+        Kind.NOT_RUN,
     ),
     "what another rule made, too": Case(
         "First.relus",
