@@ -23,6 +23,7 @@ from passat.passmgr import PassContext, register_pass
 from passat.rules.cost import CostModel, price
 from passat.rules.engine.engine import Engine
 from passat.rules.engine.limits import Limits
+from passat.rules.engine.report import Inapplicable
 from passat.rules.library.arithmetic import Arithmetic
 from passat.rules.library.batch_norm import ScaleAxis, d
 from passat.rules.library.blocked_layouts import SinkBlocks
@@ -136,7 +137,7 @@ class LayoutPass(RulePass):
                 return func
         if not self.given_sets and not any(_is_call_of(node, self.layouts) for node in post_order(func)):
             said = f"there is no call of {', '.join(self.layouts)}" if self.layouts else _NONE
-            ctx.remark(self.info.name, f"{said}: nothing was changed")
+            ctx.remark(self.info.name, Inapplicable(f"{said}: nothing was changed"))
             return func
         result = super().transform_function(func, mod, ctx)
         if result is not func:

@@ -180,7 +180,9 @@ class Aligner:
             yield self._literal(state, todo, pattern, cls)
         else:
             head = symbol_of(pattern)
-            nodes = () if cls in todo.above else self.view.nodes_of(cls)
+            nodes = self.view.nodes_of(cls)
+            if cls in todo.above:  # operands are older
+                nodes = [node for node in nodes if node < todo.whole]
             fitting = [node for node in nodes if graph.symbols[node] is head]
             like = [] if fitting else [node for node in nodes if _alike(graph.symbols[node], head)]
             for node in fitting:

@@ -191,7 +191,8 @@ class Inquiry:
             and any(one.name == equation_of(rule.name) for one in step.pass_.declared)
             and not step.pass_.left_out(rule, watched.settings)
         }
-        unfit = {name: said for name in holders for said in watched.remarks.get(name, ()) if isinstance(said, Inapplicable)}
+        alone = {each.name for each in watched.ran if each.runs}  # a pass may apply to some functions only
+        unfit = {name: said for name in holders - alone for said in watched.remarks.get(name, ()) if isinstance(said, Inapplicable)}
         if unfit.keys() == holders:
             return listed([f"{name} does not run: {said}" for name, said in unfit.items()]), []
         holders -= unfit.keys()

@@ -15,6 +15,7 @@ from passat.passmgr import Pass, PassContext, PassInfo, PassInstrument, Sequenti
 from passat.rules.guards import has_rank, is_constant
 from passat.rules.library import Arithmetic, ConstantFolding
 from passat.rules.multi_pattern import each, joined, parts
+from passat.rules.passes.layouts import convert_layout
 from passat.rules.passes.simplify import (
     dynamic_to_static,
     eliminate_common_subexpr,
@@ -140,6 +141,7 @@ class Behind(RuleSet):
     """Runs after Views."""
 
     tanh = (op.tanh(op.copy(x)) >> op.copy(op.tanh(x))).exploring()
+    pair = (op.copy(op.copy(x)) >> op.negative(op.negative(x))).exploring()
 
 
 class Groups(RuleSet):
@@ -534,6 +536,13 @@ CASES: dict[str, Case] = {
         Kind.NOT_RUN,
         config={"rules.opset": 17},
     ),
+    "operators that the model does not have": Case(
+        "Commute.concat",
+        at("Concat", ops.concatenate(tup(permuted("One", (0, 2, 1)), permuted("Two", (0, 2, 1))), axis=0)),
+        lambda: convert_layout({"nn.conv2d": ["NHWC", "default"]}),
+        "ConvertLayout does not run: there is no call of nn.conv2d: nothing was changed",
+        Kind.NOT_RUN,
+    ),
     "a domain that the model does not import": Case(
         "ContribForms.quick_gelu",
         at("Mul", ops.multiply(X, at("Sigmoid", ops.sigmoid(ops.multiply(X, splat(1.702)))))),
@@ -576,6 +585,13 @@ CASES: dict[str, Case] = {
         lambda: rule_pass(Same),
         NEAREST + "at nn.relu 'Relu' the operand is the input 'x', not nn.relu(x) (1 of 2 parts agree)",
         Kind.NEAR,
+    ),
+    "nodes that became equal": Case(
+        "Behind.pair",
+        at("Tanh", ops.tanh(at("Second", ops.copy(at("First", ops.copy(X)))))),
+        lambda: rule_pass(phase(Views), phase(Behind, rounds=2), name="Both"),
+        "it matches at 'Second' (in Both), but Views.merge rewrote it first, and matches of reducing rules are not matched again",
+        Kind.RETIRED,
     ),
     "a match that a later phase made": Case(
         "Same.exps",

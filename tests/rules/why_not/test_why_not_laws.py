@@ -1,6 +1,7 @@
 """The invariants behind the answers, checked against the engine: matches are complete alignments, and every rule gets an answer on every
 program."""
 
+import contextlib
 from typing import Final
 
 from hypothesis import given, settings
@@ -12,8 +13,9 @@ from passat.rules.engine.graph import Graph
 from passat.rules.engine.matching import Matcher
 from passat.rules.guards import Reject
 from passat.rules.library import Arithmetic, Constants, Copies, Transposes, Views
-from passat.rules.rule import Rule
-from passat.rules.why_not import Inquiry
+from passat.rules.rule import FINITE, Rule
+from passat.rules.rule_pass import rule_pass
+from passat.rules.why_not import Inquiry, Kind
 from passat.rules.why_not.align import Aligner
 from passat.rules.why_not.view import View
 from tests.rules.program_strategies import programs
@@ -60,6 +62,27 @@ def test_every_rule_gets_an_answer(function: Function, rule: Rule, nodes: bool) 
             assert finding.extra_cost >= -1e-9 * finding.cost
         if finding.agreed is not None and finding.parts is not None:
             assert finding.agreed < finding.parts
+
+
+@settings(deadline=None, max_examples=share(15, 60))
+@given(programs())
+def test_a_rule_that_accepts_a_match_of_the_input_is_not_said_to_match_nothing(function: Function) -> None:
+    inquiry = Inquiry(IRModule.from_expr(function), rule_pass(Arithmetic, Copies, Constants, Transposes, Views, name="All"))
+    for rule in RULES:
+        if rule.math != FINITE and _accepts(Matcher(rule), function):
+            assert inquiry.answer(rule.name).verdict not in (Kind.NEAR, Kind.ABSENT, Kind.NOTHING), rule.name
+
+
+def _accepts(matcher: Matcher, function: Function) -> bool:
+    """True if a rule accepts a match in a program, alone."""
+    graph = Graph()
+    graph.load(function.body)
+    roots = View(graph).by_symbol.get(matcher.root, ())
+    for row in [row for variant in matcher.variants for row in variant.search(graph, roots)]:
+        with contextlib.suppress(Reject):
+            matcher.decide(graph, row)
+            return True
+    return False
 
 
 @settings(deadline=None, max_examples=share(15, 25))
