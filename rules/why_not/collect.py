@@ -134,9 +134,10 @@ class Collector:
                 return f"the program costs the same with it ({money(cost)}), so the original is kept"
             return f"the program costs {money(cost)}, and would cost {money(extra)} more with it"
         if run.choice is not None and any(run.graph.find(root) in run.choice for root, _ in application.unions):
-            return "it would make the program cyclic"
-        by = run_trace.rewritten_above(application)
-        text = "that node is no longer part of the program" + (f": {by[0]} rewrote {run_trace.view.place(by[1])}" if by else "")
+            by = listed(run_trace.made_cyclic(application))
+            return "it would make the program cyclic" + (f": {by} made it equal to a part of its result" if by else "")
+        above = run_trace.rewritten_above(application)
+        text = "that node is no longer part of the program" + (f": {above[0]} rewrote {run_trace.view.place(above[1])}" if above else "")
         self._gone.add(text)
         return text
 

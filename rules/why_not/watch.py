@@ -95,8 +95,29 @@ class RunTrace:
     @cached_property
     def taken(self) -> list[bool]:
         """For each application, whether the result depends on it or on an equivalent one."""
-        index = Index(0, self.run)
+        index = self._index
         return [place in index.used or index.repeats(place) for place in range(len(self.run.applications))]
+
+    @cached_property
+    def _index(self) -> Index:
+        return Index(0, self.run)
+
+    def made_cyclic(self, application: Application) -> list[str]:
+        """The other rules that made the position of an application equal to a part of its result."""
+        graph = self.run.graph
+        parts = [(part, root) for root, made in application.unions for part in self._below(made) if graph.find(part) == graph.find(root)]
+        places = self._index.proof.applications(parts)
+        return list(dict.fromkeys(one.rule for i, one in enumerate(self.run.applications) if i in places and one is not application))
+
+    def _below(self, made: int) -> set[int]:
+        """The operands of a new node, and those of the new nodes among them."""
+        found: set[int] = set()
+        work = [made]
+        while work:
+            parts = set(self.run.graph.operands[work.pop()]) - found
+            found |= parts
+            work += [part for part in parts if part >= self.run.initial]
+        return found
 
     @cached_property
     def _users(self) -> Mapping[int, Sequence[int]]:

@@ -124,6 +124,13 @@ class Same(RuleSet):
     exps = (op.exp(x) * op.exp(y) >> op.exp(x + y)).exploring()
 
 
+class Around(RuleSet):
+    """A rule whose left side another one makes equal to a part of its right side."""
+
+    wrap = (op.tanh(op.nn.relu(x)) >> op.copy(op.tanh(x))).exploring()
+    nothing = op.nn.relu(x) >> x
+
+
 class Copied(RuleSet):
     """Makes what Same.exps matches."""
 
@@ -578,6 +585,13 @@ CASES: dict[str, Case] = {
         lambda: rule_pass(phase(Third), phase(Fourth), name="Both"),
         "it matches at 'Exp' (in Both), but its right side already exists: Third.once created it",
         Kind.NOTHING_NEW,
+    ),
+    "a result that would be a part of itself": Case(
+        "Around.wrap",
+        at("Tanh", ops.tanh(at("Relu", ops.nn.relu(X)))),
+        lambda: rule_pass(Around),
+        "it fired at 'Tanh' (in Around), but its result was not extracted: it would make the program cyclic: Around.nothing made it equal to a part of its result",
+        Kind.COSTLIER,
     ),
     "a node that became its own operand": Case(
         "Same.twice",
