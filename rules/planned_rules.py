@@ -45,15 +45,16 @@ def why_not_run(rule: Rule, plan: Plan, ctx: PassContext, ran: Collection[str] |
 
 
 def disabled_in_vain(plan: Plan, ctx: PassContext) -> list[str]:
-    """A sentence for each disabled pass all of whose rules run in other passes."""
+    """A sentence for each disabled pass all of whose rules run in other passes, or that runs because another requires it."""
+    required = {step.name: step.required_by for step in plan.walk() if step.reason is Reason.REQUIRED and step.name in ctx.disabled_pass}
+    said = [f"{name} is disabled, but runs, because {by} requires it" for name, by in required.items()]
     if not any(step.reason is Reason.DISABLED for step in plan.walk()):
-        return []
+        return said
     running: dict[str, list[str]] = {}
     for step, pass_ in _rule_passes(plan):
         for rule in pass_.declared if step.runs else ():
             if not pass_.left_out(rule, ctx):
                 running.setdefault(rule.name, []).append(step.name)
-    said = []
     for step, pass_ in _rule_passes(plan):
         own = {rule.name: rules.__name__ for rules in pass_.sets for rule in rules if not pass_.left_out(rule, ctx)}
         if step.reason is Reason.DISABLED and own and own.keys() <= running.keys():

@@ -150,6 +150,14 @@ def test_a_pass_whose_rules_run_elsewhere_is_disabled_in_vain() -> None:
         assert said in passat.optimize(BERT, verify=False).report.warnings
 
 
+def test_a_pass_that_another_requires_is_disabled_in_vain() -> None:
+    said = "InferType is disabled, but runs, because ReadOpaque requires it"
+    assert run("order", "--disable", "InferType").stderr == f"note: {said}\n"
+    assert run("order", "--disable", "InferType", "--passes", "InferType").stderr == ""
+    with PassContext(3, disabled_pass=["InferType"]):
+        assert said in passat.optimize(BERT, verify=False).report.warnings
+
+
 def test_passes_of_ones_own_are_shown(empty: Path) -> None:
     Path("mine.py").write_text(
         "from passat.passmgr import function_pass, register_pass\n"
