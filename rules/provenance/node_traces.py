@@ -12,6 +12,7 @@ from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from passat.ir.traverse import post_order
 from passat.rules.engine.graph import CONST, operands_of
 from passat.rules.engine.trace import Application, Run
+from passat.rules.pattern import PConst, PLiteral
 from passat.rules.provenance.pass_trace import PassEvent, Proof, counterparts, is_only_rebuilt, only_readers
 
 FOLDED = "computed from constants"
@@ -272,7 +273,7 @@ class Index:
         found: set[int] = set()
         while pending:
             found |= pending
-            pending = self.proof.applications([pair for place in pending for pair in _rests_on(self.run.applications[place])]) - found
+            pending = self.proof.applications([pair for place in pending for pair in self._rests_on(self.run.applications[place])]) - found
         return found
 
     @cached_property
@@ -348,7 +349,7 @@ class Index:
                     at[name] = None
                     break
         step = Event(self.run.pass_of(application.rule), application.rule, tuple(at))
-        rests = self.proof.applications(_rests_on(application)) - {place}
+        rests = self.proof.applications(self._rests_on(application)) - {place}
         keys = [(self.number, node) for node in [*nodes, *(~other for other in sorted(rests))]]
         self._applications[place] = keys, [((self.number, 1 + place), step)], []
         return self._applications[place]
@@ -364,7 +365,9 @@ class Index:
         rule = self._eager.get(self._folded(expr), what)
         return (self.number, 0), Event(self.run.pass_of(rule), rule, (name,) if name else ())
 
-
-def _rests_on(application: Application) -> list[tuple[int, int]]:
-    """The nodes that are equal at the matches of an application: the one in the program, and the one that the left side matched."""
-    return [(place.given, place.node) for placed in application.matched for place in placed.places]
+    def _rests_on(self, application: Application) -> list[tuple[int, int]]:
+        """The nodes that are equal at the matches of an application: the one in the program, and the one that the left side matched. In the
+        place of a constant or number, the latter is the constant that the e-class became."""
+        places = [place for placed in application.matched for place in placed.places]
+        constants = [pair for place in places if isinstance(place.part, (PConst, PLiteral)) for pair in self.proof.known(place.given)]
+        return [*((place.given, place.node) for place in places), *constants]

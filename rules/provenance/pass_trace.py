@@ -187,10 +187,10 @@ class Proof:
         assert new is not None
         node = self._alike.get((new.head, new.payload, tuple(map(self._find, new.operands))))
         if node is not None:
-            self._eager[number] = [*zip(self._graph.operands[node], new.operands, strict=True), *chain(*map(self._known, new.operands))]
+            self._eager[number] = [*zip(self._graph.operands[node], new.operands, strict=True), *chain(*map(self.known, new.operands))]
             self._unite(node, decision.made, _EAGER - number)
 
-    def _known(self, operand: int) -> list[tuple[int, int]]:
+    def known(self, operand: int) -> list[tuple[int, int]]:
         """The pairs of nodes whose equality makes an operand known: of the operand, or of fields, and of constants."""
         graph = self._graph
         nodes = graph.members.get(graph.find(operand), (operand,))
@@ -198,7 +198,7 @@ class Proof:
         fields = [node for node in nodes if graph.symbols[node].kind == TUPLE]
         if known or not fields:
             return [(operand, node) for node in known[:1]]
-        return [(operand, fields[0]), *(pair for field in graph.operands[fields[0]] for pair in self._known(field))]
+        return [(operand, fields[0]), *(pair for field in graph.operands[fields[0]] for pair in self.known(field))]
 
     def _path(self, one: int, other: int) -> list[int]:
         """The nodes below the edges of the path between two nodes; empty if they are not equal."""

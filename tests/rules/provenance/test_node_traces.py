@@ -110,6 +110,7 @@ class Selected(RuleSet):
 
     broadcast = (op.where(op.broadcast_to(x, ...), c, d) >> op.broadcast_to(op.where(x, c, d), shape=(2, 3))).exploring()
     same = op.where(x, y, y) >> y
+    minus_zero = x - 0.0 >> x
 
 
 def test_a_constant_that_rules_led_to_names_them() -> None:
@@ -121,6 +122,16 @@ def test_a_constant_that_rules_led_to_names_them() -> None:
     assert found.node_traces.rules() == {"Selected.broadcast", "Selected.same"}
     steps = found.node_traces.of_result(found.main.body, 0).events
     assert [step.rule for step in steps][-2:] == ["Selected.broadcast", "Selected.same"]
+
+
+def test_a_number_that_rules_led_to_names_them() -> None:
+    """The number is folded after the other rule has applied."""
+    halves = const([0.5, 0.5, 0.5])
+    zeros = ops.floor(named(ops.where(var("m", (3,), "bool"), halves, halves), "selected"))
+    whole = named(ops.exp(named(ops.subtract(a, zeros), "difference")), "top")
+    found = written(func(whole), [rule_pass(Selected, ConstantFolding, name="Only")])
+    assert found.node_traces.rules() == {"Selected.same", "Selected.minus_zero"}
+    assert found.steps("exp") == ["Only: Selected.same at selected", "Only: Selected.minus_zero at difference"]
 
 
 def test_each_of_two_equal_folded_nodes_names_the_rule() -> None:
