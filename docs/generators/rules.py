@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from passat.catalog import Subject, leaves, library_subjects, operators_of, registered_rule_passes, runners
+from passat.catalog import Subject, library_subjects, operators_of, runners
 from passat.passmgr import Pass
 from passat.rule_pages import INTRODUCTION, code, first_sentence, joined, prose, section, table
 from passat.rules.passes import default_pipeline
+from passat.rules.registered import leaves, registered_rule_passes
 from passat.rules.rule import RuleSetMeta
 from passat.rules.rule_pass import RulePass
 

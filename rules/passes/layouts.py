@@ -148,6 +148,12 @@ class LayoutPass(RulePass):
             ctx.remark(self.info.name, f"calls of {op} that are not in {', '.join(self.layouts[op])}: {count}")
         return result
 
+    def left_out(self, rule: Rule, ctx: PassContext) -> str:
+        """Why the pass does not run a rule of its sets; '' if it does. Of the conversions it runs those to the wanted layouts."""
+        why = super().left_out(rule, ctx)
+        conversion = any(one.name == rule.name for rules in _CONVERSIONS for one in _conversions(rules))
+        return f"{why}: it converts to a layout that is not wanted" if rule.name in self.without and conversion else why
+
     def _in_blocks(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Converts operators to layouts with blocks, and the operators that follow them where possible."""
         result = IN_BLOCKS.transform_function(converted(func, self.blocked), mod, ctx)

@@ -15,6 +15,7 @@ from passat.ir.similar_names import did_you_mean
 from passat.ir.traverse import post_order
 from passat.passmgr import Pass, PassContext, PassEntry, list_passes
 from passat.rules.cost import NodeCount, Roofline, cost_model
+from passat.rules.engine.directions import expanded
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.limits import SATURATED
 from passat.rules.engine.matching import Matcher
@@ -23,6 +24,7 @@ from passat.rules.multi_pattern import MultiRule
 from passat.rules.passes import default_pipeline
 from passat.rules.planned_rules import why_not_run
 from passat.rules.provenance.node_traces import names_of
+from passat.rules.registered import other_passes, registered_rule_passes
 from passat.rules.rule import EAGER, Rule, RuleSetMeta, equation_of, without_operators
 from passat.rules.rule_pass import RulePass, rule_passes
 from passat.rules.why_not.answer import Answer, Finding, Kind, listed
@@ -79,7 +81,7 @@ class Inquiry:
         self.watched: Watched | None = None
         self._settings = settings
         self._pipeline = pipeline or default_pipeline()
-        self._holders: Mapping[str, Sequence[str]] = {}
+        self._holders: Mapping[str, Mapping[str, Pass]] = {}
         self._rules: Mapping[str, Rule] = {}
         self._known()
 
@@ -88,8 +90,10 @@ class Inquiry:
         self._holders, self._rules = _registered(tuple(list_passes()), tuple(list_ops()))
         own = {rule.name: rule for pass_ in rule_passes(self._pipeline) for rule in pass_.rules}
         # A set of the pipeline may have the name of a registered one, from an earlier run with user rules.
-        sets = {name.partition(".")[0] for name in own}
-        self._rules = {name: rule for name, rule in self._rules.items() if name.partition(".")[0] not in sets} | own
+        known = {rules.__name__: rules.base for _, pass_ in registered_rule_passes() for rules in pass_.sets}
+        sets = {rules.__name__: rules.base for pass_ in rule_passes(self._pipeline) for rules in pass_.sets}
+        other = {name for name, base in sets.items() if known.get(name) is not base}
+        self._rules = {name: rule for name, rule in self._rules.items() if name.partition(".")[0] not in other} | own
 
     def is_set(self, name: str) -> bool:
         """True if the name denotes a rule set, or a rule with holes for operators."""
@@ -181,8 +185,14 @@ class Inquiry:
         """The passes that ran and have the rule; if there are none, the reason."""
         found = why_not_run(rule, watched.plan, watched.settings, {name for ran in watched.ran for name in ran.parts})
         if found.why:
-            held = self._holders.get(rule.name, [])
-            return found.why if found.is_held else f"{found.why}; {listed(held)} {'does' if len(held) == 1 else 'do'}", []
+            if found.is_held:
+                return found.why, []
+            held = self._holders.get(rule.name, {})
+            left = {name: pass_ for name, pass_ in held.items() if isinstance(pass_, RulePass) and rule.name in pass_.without}
+            running = [name for name in held if name not in left]
+            leaving = [pass_.left_out(rule, watched.settings) for pass_ in left.values()]
+            others = f"{listed(running)} {'does' if len(running) == 1 else 'do'}" if running else listed(leaving)
+            return "; ".join(filter(None, (found.why, others))), []
         holders = {
             step.name
             for step in watched.plan.walk()
@@ -264,20 +274,17 @@ def _money(settings: PassContext, cost: float) -> str:
 
 
 @lru_cache(maxsize=1)
-def _registered(entries: tuple[PassEntry, ...], operators: tuple[Op, ...]) -> tuple[Mapping[str, Sequence[str]], Mapping[str, Rule]]:
-    """The names of the registered passes that have each rule, and the rules by name, which stand for the declared operators."""
-    holders: dict[str, list[str]] = {}
+def _registered(entries: tuple[PassEntry, ...], operators: tuple[Op, ...]) -> tuple[Mapping[str, Mapping[str, Pass]], Mapping[str, Rule]]:
+    """The registered passes that have each rule, by name, and the rules by name, which stand for the declared operators."""
+    holders: dict[str, dict[str, Pass]] = {}
     rules: dict[str, Rule] = {}
-    names = {entry.name for entry in entries}
-    for entry in entries:
-        made = None if entry.info is None else entry.make({})
-        parts = [] if made is None else [made]
-        while parts:
-            part = parts.pop()
-            parts += (each for each in part.members or () if each.info.name not in names)  # other members are listed by themselves
-            if isinstance(part, RulePass):
-                for rule in part.rules:
-                    found = holders.setdefault(rule.name, [])
-                    found += [] if entry.name in found else [entry.name]
-                    rules[rule.name] = rule
+    for name, pass_ in registered_rule_passes():
+        for rule in pass_.rules:
+            rules.setdefault(rule.name, rule)
+            if not any(name.startswith(f"{known}{{") for known in holders.get(rule.name, ())):
+                holders.setdefault(rule.name, {}).setdefault(name, pass_)
+    for name, other, declared in other_passes():
+        for rule in [direction for each in declared for direction in expanded(each)]:
+            rules.setdefault(rule.name, rule)
+            holders.setdefault(rule.name, {}).setdefault(name, other)
     return holders, rules

@@ -4,7 +4,7 @@ import inspect
 import re
 import string
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any as AnyValue
 from typing import Final, NamedTuple, TypedDict
@@ -20,8 +20,9 @@ from passat.rules.holes import OperatorHole
 from passat.rules.library import rule_files, rule_sets
 from passat.rules.multi_pattern import PJoined
 from passat.rules.pattern import Computed, Pattern, PCall, PNumber, subterms
+from passat.rules.registered import other_passes, registered_rule_passes
 from passat.rules.rule import KEPT, MIXED, REDUCING, RESOLVED, Rule, RuleSet, RuleSetMeta
-from passat.rules.rule_pass import ALWAYS, RulePass, RunsRules
+from passat.rules.rule_pass import ALWAYS, RulePass
 from passat.rules.symbolic import is_written
 
 
@@ -64,40 +65,6 @@ def subjects_of(sets: Iterable[RuleSetMeta]) -> list[Subject]:
     return found
 
 
-def leaves(pass_: Pass) -> Iterator[Pass]:
-    """The passes of a pipeline, with nested ones in place."""
-    stack = [pass_]
-    while stack:
-        each = stack.pop()
-        if each.members is None:
-            yield each
-        else:
-            stack.extend(reversed(each.members))
-
-
-def registered_rule_passes() -> list[tuple[str, RulePass]]:
-    """The registered rule passes by their pipeline names, with a variant for each switch that adds rule sets. Members of pipelines without
-    a name of their own are listed under the pipeline's name."""
-    entries = list_passes()
-    names = {entry.name for entry in entries}
-    found: list[tuple[str, RulePass]] = []
-    for entry in entries:
-        if entry.info is None:
-            continue
-        made = entry.make({})
-        found += [
-            (entry.name, each) for each in leaves(made) if isinstance(each, RulePass) and (each is made or each.info.name not in names)
-        ]
-        if not isinstance(made, RulePass):
-            continue
-        found += [(entry.name, each) for each in made.inner]
-        for option in entry.options.values():
-            switched = entry.make({option.name: True}) if option.default is False else None
-            if isinstance(switched, RulePass) and set(switched.sets) - set(made.sets):
-                found.append((f"{entry.name}{{{option.name}=True}}", switched))
-    return found
-
-
 def runners(passes: Sequence[tuple[str, RulePass]]) -> dict[RuleSetMeta, dict[str, list[RuleSetMeta]]]:
     """The names of the passes that run each rule set, with the forms in which they do: the set, its rules as another kind, or some."""
     found: dict[RuleSetMeta, dict[str, list[RuleSetMeta]]] = {}
@@ -106,17 +73,6 @@ def runners(passes: Sequence[tuple[str, RulePass]]) -> dict[RuleSetMeta, dict[st
             by = found.setdefault(rules.base, {})
             if not any(rules in forms and name.startswith(f"{other}{{") for other, forms in by.items()):
                 by.setdefault(name, []).append(rules)
-    return found
-
-
-def _other_runners() -> dict[str, list[str]]:
-    """The names of the registered passes that run each rule without being rule passes: they have `rules`."""
-    found: dict[str, list[str]] = {}
-    for entry in list_passes():
-        made = None if entry.info is None else entry.make({})
-        if not isinstance(made, RulePass) and isinstance(made, RunsRules):  # which reads `rules`, and a rule pass expands them
-            for rule in made.rules:
-                found.setdefault(rule.name, []).append(entry.name)
     return found
 
 
@@ -359,7 +315,10 @@ def passes_table(rows: Iterable[PassRow]) -> Table:
 def rule_rows(sets: Iterable[type[RuleSet]] | None = None) -> list[RuleRow]:
     """The rules of some sets, or of all passes and of the library, in the order of passes and definition; each rule once, with the passes
     that run it."""
-    run_by, others = runners(registered_rule_passes()), _other_runners()
+    run_by, others = runners(registered_rule_passes()), dict[str, list[str]]()
+    for pass_name, _, rules_ in other_passes():
+        for rule in rules_:
+            others.setdefault(rule.name, []).append(pass_name)
     rows: dict[str, RuleRow] = {}
     chosen: Iterable[RuleSetMeta] = [*run_by, *rule_sets().values()] if sets is None else sets
     for rules in dict.fromkeys(chosen):

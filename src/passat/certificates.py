@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
-from passat.catalog import leaves
 from passat.ir.bounded_read import decode_json, read_bounded
 from passat.ir.collector import collector_paused
 from passat.ir.module import IRModule
@@ -22,6 +21,7 @@ from passat.rules.provenance.checker import Checker, Verdict
 from passat.rules.provenance.plain import CertificateError, Uncovered
 from passat.rules.provenance.terms import Terms, check_form
 from passat.rules.provenance.writer import WRITTEN, rules_by_name
+from passat.rules.registered import leaves
 from passat.rules.rule import RuleSet
 
 if TYPE_CHECKING:

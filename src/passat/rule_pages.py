@@ -10,7 +10,6 @@ import passat.rules.passes  # noqa: F401  # importing registers the passes of th
 from passat.catalog import (
     Subject,
     call_of,
-    leaves,
     library_subjects,
     meaning,
     named_functions,
@@ -19,6 +18,7 @@ from passat.catalog import (
 )
 from passat.passmgr import PassContext
 from passat.rules.passes import default_pipeline
+from passat.rules.registered import leaves
 from passat.rules.rule import EXACT, FINITE, KEPT, MIXED, RESOLVED, Rule, RuleSetMeta
 
 LEVELS: Final = range(5)

@@ -14,7 +14,6 @@ from passat.catalog import (
     meaning,
     named_functions,
     operators_of,
-    registered_rule_passes,
     rule_rows,
     runners,
     subjects_of,
@@ -27,6 +26,7 @@ from passat.rules.guards import is_all, is_float, same_type
 from passat.rules.library import Arithmetic, FastMath, Parallel
 from passat.rules.passes import default_pipeline
 from passat.rules.pattern import RuleError, attributes, constants, op, tensors
+from passat.rules.registered import registered_rule_passes
 from passat.rules.rule import RuleSet
 
 RULES = '''

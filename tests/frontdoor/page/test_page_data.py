@@ -11,13 +11,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import passat
-from passat.catalog import leaves
 from passat.page.egraphs import egraphs_of
 from passat.page.origins import made_by_rules
 from passat.page.sides import input_of
 from passat.page.texts import Strings, script_json
 from passat.pipelines import build_pipeline
 from passat.rules import RuleSet, op, tensors
+from passat.rules.registered import leaves
 from passat.rules.rule_pass import RulePass
 from tests.frontdoor.page.large_model import NODES_OF_A_LAYER, layered
 from tests.frontdoor.page.pages import column, data_of, optimized, small_model

@@ -4,7 +4,8 @@ import importlib
 from pathlib import Path
 from types import ModuleType
 
-from passat.catalog import library_subjects, registered_rule_passes
+from passat.catalog import library_subjects
+from passat.rules.registered import registered_rule_passes
 from passat.rules.rule import Rule, RuleSetMeta, equation_of
 from tests.rules.library.cases import Case
 
