@@ -564,7 +564,7 @@ CASES: dict[str, Case] = {
         "no pass of the pipeline has it; SimplifyExpr{relay=True} does",
         Kind.NOT_RUN,
     ),
-    "a rule of a pass that is no rule pass": Case(
+    "a rule of a pass that is not a rule pass": Case(
         "IndexSums.negative",
         X,
         simplify_expr,
