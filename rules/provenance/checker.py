@@ -4,15 +4,15 @@ A step claims that some terms are instances of a rule's left side, and names the
 matches the left side against the term, evaluates guards, builds the right side, and computes folded values. All equations go into one
 congruence closure, in which both programs must finally be equal.
 
-The trusted base, besides this file: instances of rules (`instance.py`), the format of certificates (`terms.py`) and the decoding of
-constants, attributes and types (`plain.py`); the rules and the meaning of their guards and computed values (`passat.rules.substitution`,
-`expansion`, `analysis`); types, kernels and traits of operators, and shape arithmetic (`passat.ir`), with ONNX Runtime for values that
-kernels do not compute bit for bit. Neither the engine nor egglog is trusted.
+The trusted base, besides this file: instances of rules (`instance.py`), laws of If, Loop and Scan (`regions.py`), the format of
+certificates (`terms.py`) and the decoding of constants, attributes and types (`plain.py`); the rules and the meaning of their guards and
+computed values (`passat.rules.substitution`, `expansion`, `analysis`); types, kernels and traits of operators, and shape arithmetic
+(`passat.ir`), with ONNX Runtime for values that kernels do not compute bit for bit. Neither the engine nor egglog is trusted.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, field
 from math import inf
 from typing import Any as AnyValue
 
@@ -33,7 +33,9 @@ from passat.rules.multi_pattern import MultiRule
 from passat.rules.pattern import PExpression, PValue, RuleError
 from passat.rules.provenance.instance import Instance
 from passat.rules.provenance.plain import CertificateError, constant_key, digest_key, plain_tensor
+from passat.rules.provenance.regions import Regions
 from passat.rules.provenance.terms import CALL, CONST, FIELD, FUNCTION, GLOBAL, TUPLE, check_form, label_and_maker, operands_of
+from passat.rules.provenance.verdict import Gap, Verdict
 from passat.rules.rule import Rule
 from passat.rules.substitution import build_together, same_type
 
@@ -151,53 +153,6 @@ def _unknown_elements(expr: Expr) -> float:
     return known.reshape(-1).tolist().count(ANY) if isinstance(known, np.ndarray) else inf
 
 
-@dataclass(frozen=True)
-class Gap:
-    """A step that a certificate does not cover: the pass, the function that it changed, and why."""
-
-    pass_name: str
-    function: str
-    reason: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.pass_name} in the function {self.function}{f': {self.reason}' if self.reason else ''}"
-
-
-def gaps_of(data: Mapping[str, AnyValue]) -> list[Gap]:
-    """The steps that a certificate does not cover."""
-    return [Gap(part["pass"], part["function"], part["uncovered"]) for part in data["steps"] if "uncovered" in part]
-
-
-@dataclass
-class Verdict:
-    """The claim that a certificate proves.
-
-    `functions` are the functions whose last program equals the first, provided that each gap preserves equality. `trusted` are the gaps
-    that the user accepts, `uncovered` the others; with any of these, the certificate is not `complete` and proves nothing. `unions` and
-    `folds` count the replayed equations and folded constants.
-    """
-
-    unions: int = 0
-    folds: int = 0
-    functions: list[str] = field(default_factory=list)
-    uncovered: list[Gap] = field(default_factory=list)
-    trusted: list[Gap] = field(default_factory=list)
-
-    @property
-    def complete(self) -> bool:
-        """True if every step is proved or trusted, and the certificate makes a claim."""
-        return bool(self.functions) and not self.uncovered
-
-    def __str__(self) -> str:
-        of = "" if self.functions == ["main"] else f" of {', '.join(self.functions)}"
-        names = dict.fromkeys(gap.pass_name for gap in (*self.trusted, *self.uncovered))
-        trusted = f" if {', '.join(names)} can be trusted" if names else ""
-        steps = f"applications of rules: {self.unions + self.folds}" + (f", {self.folds} of them folded constants" if self.folds else "")
-        head = f"it holds{trusted}: the last program{of} follows from the first ({steps})"
-        gaps = [*(f"trusted, not checked: pass {gap}" for gap in self.trusted), *(f"not covered: pass {gap}" for gap in self.uncovered)]
-        return "\n".join([head, *gaps])
-
-
 class Checker:
     """Checks one certificate. `rules` are the available rules by name, one per direction; `constants` are contents by digest; `trust` names
     passes whose uncovered steps are accepted."""
@@ -205,7 +160,8 @@ class Checker:
     def __init__(self, data: AnyValue, rules: Mapping[str, Rule], constants: Mapping[str, Tensor], trust: Collection[str] = ()) -> None:
         check_form(data)
         self.data = data
-        self.rows = data["terms"]
+        self.rows = list(data["terms"])
+        self.regions = Regions(self.rows, lambda term: self.constant(self.cls(term)))
         self.closure = Closure(lambda label: isinstance(label, tuple) and label[0] == CALL and label[1].commutative)
         self.verdict = Verdict()
         self._rules = rules
@@ -249,7 +205,12 @@ class Checker:
             raise CertificateError(f"{where}: it cannot be replayed: {type(error).__name__}: {error}") from None
 
     def _equal(self, before: int | None, after: int | None) -> bool:
-        return before is not None and after is not None and (before == after or self.cls(before) == self.cls(after))
+        if before is None or after is None or before == after:
+            return before is not None and before == after
+        if self.cls(before) != self.cls(after):
+            undecided, self.regions.undecided = self.regions.undecided, []
+            self._follow_laws(*undecided)
+        return self.cls(before) == self.cls(after)
 
     def _assume(self, before: int | None, after: int | None) -> None:
         """Assumes that two functions of the same parameters are equal."""
@@ -324,7 +285,15 @@ class Checker:
                 stack.pop()
                 if top not in loaded:
                     loaded[top] = self._add(self.rows[top], self._needs(top))
+                    self._follow_laws(top)
         return loaded[term]
+
+    def _follow_laws(self, *terms: int) -> None:
+        """Unites terms that are equal by the laws of regions, except those of another type, or without one."""
+        for one, other in (pair for term in terms for pair in self.regions.equal(term)):
+            with suppress(InferError, OpTypeError, CertificateError):
+                if compatible(self.best(one).checked_type, self.best(other).checked_type):
+                    self.closure.unite(self.cls(one), self.cls(other))
 
     def _needs(self, term: int) -> Sequence[int]:
         """The operands of a term; for a function name, its first program if that comes earlier, since it has the type."""

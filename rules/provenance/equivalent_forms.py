@@ -68,6 +68,7 @@ x, b, shape = tensors("x b shape")
 xs = tensors_of("xs", least=1)
 outer, inner = cases("outer", "static", "computed"), cases("inner", "none", "static", "computed")
 part = cases("part", *(f"part_{i}" for i in range(_MOST)))
+copied = cases("copied", "copy", "unknown")
 along = operator("along", "cumsum", "nn.log_softmax", "nn.softmax", "topk")
 _VIEWED = inner(none=x, static=op.reshape(x, ...), computed=op.dyn.reshape(x, b, ...))
 _VIEW = outer(static=op.reshape(_VIEWED, ...), computed=op.dyn.reshape(_VIEWED, shape, ...))
@@ -94,7 +95,7 @@ def _layers(*absent: tuple[()]) -> Pattern:
 class EquivalentForms(RuleSet):
     """Equivalent forms: how programs change when written to ONNX and read again, and in passes without rules."""
 
-    identity = op.copy(x) >> x
+    identity = copied(copy=op.copy(x), unknown=op.onnx.Identity(x, attrs=a)) >> x
     two = (op.elemwise_sum((x, b)) >> x + b).exploring()
     bias = (op.nn.bias_add(x, b, axis=a) >> op.add(x, op.reshape(b, newshape=column(a, x)))).exploring()
     joined = (_JOINED >> op.concatenate((*xs,), attrs=from_the_front(a, _JOINED))).exploring()

@@ -71,11 +71,11 @@ class Terms:
         Raises Uncovered."""
         parts = operands_of(row)
         drawing = [part for part in parts if part in self._drawing]
-        if (row[0] == CALL and len(row) > 4) or drawing:
-            self._drawing.add(len(self.rows))
         functions = [part for part in drawing if self.rows[part][0] == FUNCTION or (row[0] == IF and part != parts[0])]
         if functions and row[0] in (CALL, APPLY, IF):
             raise Uncovered("a function or branch with stateful calls in it")
+        if (row[0] == CALL and len(row) > 4) or drawing:
+            self._drawing.add(len(self.rows))
 
     def call(self, op: Op, attrs: Attrs, operands: Sequence[int], expr: Expr | None = None) -> int:
         """The number of an operator call; `expr` distinguishes stateful calls. Raises Uncovered."""
@@ -204,6 +204,12 @@ def operands_of(row: Sequence[AnyValue]) -> Sequence[int]:
     kind = row[0]
     parts: Sequence[int] = row[3] if kind in (CALL, FUNCTION) else row[2] if kind == FIELD else row[1] if kind in (TUPLE, IF, APPLY) else ()
     return parts
+
+
+def with_operands(row: Sequence[AnyValue], operands: Sequence[int]) -> list[AnyValue]:
+    """The term with other operands."""
+    place = {CALL: 3, FUNCTION: 3, FIELD: 2}.get(row[0], 1)
+    return [*row[:place], list(operands), *row[place + 1 :]]
 
 
 def label_and_maker(

@@ -11,6 +11,7 @@ from typing import Final
 
 from passat.ir.evaluate import Value
 from passat.ir.expr import BaseFunc, Expr, Function, If, Match
+from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.traverse import bodies, children
 from passat.rules.engine.directions import Directions, Stage, expanded
@@ -30,6 +31,7 @@ from passat.rules.provenance.checker import Checker
 from passat.rules.provenance.equivalent_forms import EquivalentForms
 from passat.rules.provenance.pass_trace import PassEvent
 from passat.rules.provenance.plain import CertificateError, Plain, Uncovered
+from passat.rules.provenance.regions import with_filled_bodies
 from passat.rules.provenance.stacked_rows import StackedRows
 from passat.rules.provenance.terms import FORMAT, VERSION, Terms
 from passat.rules.rule import Rule, RuleSetMeta
@@ -158,7 +160,8 @@ class Writer:
         """A possible proof that two programs are equal: both in one graph, with their subgraphs, saturated with the rules of a stage."""
         graph = Graph(Eager((*ConstantFolding, *TupleProjection, *DynamicToStatic)))
         for program in (one, other):
-            for body in (program, *bodies(program)):
+            filled = infer_type(with_filled_bodies(program))
+            for body in (filled, *bodies(filled)):
                 graph.load(body)
         steps = Steps()
         Saturator(graph, [stage], Limits(), steps=steps).run()

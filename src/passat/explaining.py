@@ -23,10 +23,10 @@ from passat.ir.traverse import post_order
 from passat.report import PROVENANCE as PROVENANCE_REMARK
 from passat.report import Report
 from passat.rules.engine.trace import Trace
-from passat.rules.provenance.checker import gaps_of
 from passat.rules.provenance.node_traces import Event, NodeTrace, NodeTraces, merged
 from passat.rules.provenance.pass_trace import PassTrace
 from passat.rules.provenance.vanished import UNUSED, Vanished, described, follow, named_calls
+from passat.rules.provenance.verdict import gaps_of
 from passat.rules.provenance.writer import Writer
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from passat.ir.expr import Expr, Function
 from passat.ir.infer import infer_type
 from passat.rules.passes.collapse_batch_dims import CollapseBatchDims, collapse_batch_dims
-from passat.rules.provenance.checker import gaps_of
+from passat.rules.provenance.verdict import gaps_of
 from tests.rules.building import const, func, numbers, ops, tup, var
 from tests.rules.provenance.proving import written
 from tests.rules.running import assert_equal_in_value

@@ -11,9 +11,10 @@ from passat.ir.tensor import Tensor
 from passat.ir.traverse import post_order
 from passat.passmgr import Pass, PassContext, Sequential
 from passat.rules.engine.trace import Trace
-from passat.rules.provenance.checker import Checker, Verdict
+from passat.rules.provenance.checker import Checker
 from passat.rules.provenance.node_traces import NodeTrace, NodeTraces
 from passat.rules.provenance.pass_trace import PassTrace
+from passat.rules.provenance.verdict import Verdict
 from passat.rules.provenance.writer import Writer, rules_by_name
 from passat.rules.rule import RuleSetMeta
 

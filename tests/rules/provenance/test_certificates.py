@@ -25,7 +25,8 @@ from passat.rules.passes import default_pipeline
 from passat.rules.passes.simplify import DeadCodeElimination, dynamic_to_static, eliminate_common_subexpr, fold_constant, simplify_expr
 from passat.rules.pattern import constants, expression
 from passat.rules.provenance import checker as checker_module
-from passat.rules.provenance.plain import CertificateError
+from passat.rules.provenance.plain import CertificateError, Uncovered
+from passat.rules.provenance.terms import Terms
 from passat.rules.rule import RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
 from tests.rules.program_strategies import programs
@@ -244,6 +245,17 @@ def test_functions_that_draw_random_numbers_are_not_covered() -> None:
     assert "a function or branch with stateful calls in it" in str(verdict.uncovered[0])
 
 
+def test_a_call_that_is_not_covered_leaves_no_trace() -> None:
+    """The next term took its number, and was said to draw random numbers."""
+    terms = Terms()
+    variable = terms.add(["var", "x", 0, None])
+    drawn = terms.add(["function", {}, 0, [terms.add(["call", "nn.dropout", {}, [variable], "drop"])]])
+    with pytest.raises(Uncovered):
+        terms.add(["apply", [drawn]])
+    other = terms.add(["function", {}, 0, [variable]])
+    assert terms.add(["apply", [other]]) == other + 1
+
+
 @pytest.mark.parametrize("kind", ["references", "stateful"])
 def test_uncovered_programs_are_reported(kind: str) -> None:
     def body() -> Expr:
@@ -313,7 +325,7 @@ def test_the_checker_does_not_import_the_engine() -> None:
                 assert "egglog" not in node.module
                 if node.module.startswith("passat.rules.provenance.") and node.module.rpartition(".")[2] not in seen:
                     pending.append(node.module.rpartition(".")[2])
-    assert seen == {"checker", "instance", "plain", "terms"}
+    assert seen == {"checker", "instance", "plain", "regions", "terms", "verdict"}
 
 
 def test_the_checker_runs_without_egglog(tmp_path: Path) -> None:

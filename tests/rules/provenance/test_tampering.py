@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from passat.ir.expr import Expr
 from passat.rules import RuleSet, op, rule_pass, tensors
 from passat.rules.passes.simplify import fold_constant, simplify_expr
-from passat.rules.provenance.checker import Verdict
 from passat.rules.provenance.plain import CertificateError
 from passat.rules.provenance.terms import FORMAT, VERSION, Terms
+from passat.rules.provenance.verdict import Verdict
 from tests.rules.building import const, func, numbers, ops, tup, var
 from tests.rules.provenance.proving import Written, check, written
 from tests.share import share
