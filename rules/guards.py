@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from passat.ir.attrs import Attrs
+from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.bounds import at_least
 from passat.ir.dtypes import FLOATS, INTEGERS
 from passat.ir.op import KnownValue, Op
@@ -120,10 +120,11 @@ class Term:
 
 
 class Applied(NamedTuple):
-    """A call of an operator without attributes in a `Tree`."""
+    """A call of an operator in a `Tree`."""
 
     op: Op
     operands: "tuple[Tree, ...]"
+    attrs: Attrs = EMPTY_ATTRS
 
 
 Tree: TypeAlias = Applied | Tensor | Term

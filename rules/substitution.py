@@ -241,7 +241,7 @@ def _has_sizes(value: AnyValue) -> bool:
 def add_tree(maker: Maker, tree: Tree) -> int:
     """The e-class of a computed expression."""
     if isinstance(tree, Applied):
-        return maker.add_call(tree.op, [add_tree(maker, operand) for operand in tree.operands], EMPTY_ATTRS)
+        return maker.add_call(tree.op, [add_tree(maker, operand) for operand in tree.operands], tree.attrs)
     return maker.add_value(tree) if isinstance(tree, Tensor) else tree.cls
 
 

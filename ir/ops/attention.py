@@ -55,7 +55,7 @@ def _attention(
     weights = powers / powers.sum(-1, keepdims=True)
     weights = np.where(np.all(np.isneginf(np.broadcast_to(bias, scores.shape)), -1, keepdims=True), nothing, weights)
     result = (weights @ v).transpose(0, 2, 1, 3)
-    return narrow(result.reshape(*result.shape[:2], -1), query.dtype)
+    return narrow(result.reshape(*result.shape[:2], math.prod(result.shape[2:])), query.dtype)
 
 
 @define_op("nn.attention", kernel=_attention, cost=_attention_cost, pattern=4)

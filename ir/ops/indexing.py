@@ -29,6 +29,9 @@ def _picked(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
 
 def _take(data: Array, indices: Array, axis: int | None) -> Array:
     if indices.dtype != np.object_:
+        size = data.size if axis is None else data.shape[axis]
+        if not data.size and indices.size and not -size <= indices.min() <= indices.max() < size:  # NumPy checks other data
+            raise IndexError(f"an index is out of bounds for an axis of size {size}")
         return np.asarray(np.take(data, indices, axis))
     at = 0 if axis is None else axis % data.ndim
     flat = data.reshape(-1) if axis is None else data

@@ -24,9 +24,9 @@ def column(axis: int, data: Term) -> tuple[int, ...]:
 
 @computed
 def from_the_front(attrs: Attrs, data: Term) -> Attrs:
-    """The attributes with a nonnegative axis of a tensor. Rejects an axis that is already nonnegative."""
-    if attrs["axis"] >= 0:
-        raise Reject("the axis is already counted from the front")
+    """The attributes with a nonnegative axis of a tensor. Rejects an axis that is already nonnegative, and none."""
+    if attrs["axis"] is None or attrs["axis"] >= 0:
+        raise Reject("the axis is not counted from the back")
     return Attrs({**attrs, "axis": attrs["axis"] + data.type.ndim})
 
 
@@ -66,10 +66,11 @@ def _slice(axis: int, begin: int, end: int) -> Attrs:
 x, b, shape = tensors("x b shape")
 (a,) = attributes("a")
 xs = tensors_of("xs", least=1)
+rest = tensors_of("rest", most=2)
 outer, inner = cases("outer", "static", "computed"), cases("inner", "none", "static", "computed")
 part = cases("part", *(f"part_{i}" for i in range(_MOST)))
 copied = cases("copied", "copy", "unknown")
-along = operator("along", "cumsum", "nn.log_softmax", "nn.softmax", "topk")
+along = operator("along", "cumsum", "gather", "nn.log_softmax", "nn.softmax", "scatter_elements", "take", "topk")
 _VIEWED = inner(none=x, static=op.reshape(x, ...), computed=op.dyn.reshape(x, b, ...))
 _VIEW = outer(static=op.reshape(_VIEWED, ...), computed=op.dyn.reshape(_VIEWED, shape, ...))
 _JOINED = op.concatenate((*xs,), attrs=a)
@@ -97,9 +98,10 @@ class EquivalentForms(RuleSet):
 
     identity = copied(copy=op.copy(x), unknown=op.onnx.Identity(x, attrs=a)) >> x
     two = (op.elemwise_sum((x, b)) >> x + b).exploring()
+    unequal = (op.not_equal(x, b) >> op.logical_not(op.equal(x, b))).exploring()
     bias = (op.nn.bias_add(x, b, axis=a) >> op.add(x, op.reshape(b, newshape=column(a, x)))).exploring()
     joined = (_JOINED >> op.concatenate((*xs,), attrs=from_the_front(a, _JOINED))).exploring()
-    axis = (along(x, attrs=a) >> along(x, attrs=from_the_front(a, x))).exploring()
+    axis = (along(x, *rest, attrs=a) >> along(x, *rest, attrs=from_the_front(a, x))).exploring()
     view = (_VIEW >> op.dyn.reshape(x, op.shape_of(_VIEW), allowzero=True)).exploring()
     same = (op.dyn.reshape(x, shape, ...) >> x).when(keeps_shape(x, op.dyn.reshape(x, shape, ...)))
     absent = (_layers(()) >> _layers()).exploring()

@@ -29,6 +29,7 @@ from passat.rules.pattern import Pattern, PCall, PConst, PGet, PLiteral, PVar, p
 from passat.rules.provenance import terms as kinds
 from passat.rules.provenance.checker import Checker
 from passat.rules.provenance.equivalent_forms import EquivalentForms
+from passat.rules.provenance.moved_selections import MovedSelections
 from passat.rules.provenance.pass_trace import PassEvent
 from passat.rules.provenance.plain import CertificateError, Plain, Uncovered
 from passat.rules.provenance.regions import with_filled_bodies
@@ -44,7 +45,7 @@ def rules_by_name(sets: Iterable[RuleSetMeta] = ()) -> dict[str, Rule]:
 
 @functools.cache
 def _library() -> dict[str, Rule]:
-    return _by_name([EquivalentForms, StackedRows, *rule_sets().values()])
+    return _by_name([EquivalentForms, StackedRows, MovedSelections, *rule_sets().values()])
 
 
 def _by_name(sets: Iterable[RuleSetMeta]) -> dict[str, Rule]:
@@ -211,10 +212,11 @@ class Writer:
 
 
 @functools.cache
-def _closing() -> tuple[Stage, Stage]:
-    """The rules for the forms that a program may take in its file, and in passes without rules; then also those for CollapseBatchDims."""
+def _closing() -> list[Stage]:
+    """The rules for the forms that a program may take in its file, and in passes without rules; then also those for CollapseBatchDims, or
+    those for HoistSelections."""
     respellings = [Directions(rule) for rules in (EquivalentForms, *RAISING) for rule in rules]
-    return Stage(tuple(respellings)), Stage((*respellings, *[Directions(rule) for rule in StackedRows]))
+    return [Stage((*respellings, *map(Directions, rules))) for rules in ((), StackedRows, MovedSelections)]
 
 
 class _Nodes:

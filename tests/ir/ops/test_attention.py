@@ -131,3 +131,13 @@ def test_rejected_operands_of_rotary_embeddings() -> None:
         infer_type(ops.nn.rotary_embedding(x, var("c", (2, 3, 3)), var("s", (2, 3, 2)), num_heads=2))
     with pytest.raises(InferError, match="must be even"):
         infer_type(ops.nn.rotary_embedding(var("x", (2, 3, 6)), var("c", (2, 3, 1)), var("s", (2, 3, 1)), num_heads=2))
+
+
+def test_attention_without_queries() -> None:
+    empty, x = Tensor.dense(np.zeros((1, 0, 4), np.float32)), Tensor.dense(np.ones((1, 2, 4), np.float32))
+    call = ops.nn.attention(
+        var("q", (1, 0, 4)), var("k", (1, 2, 4)), var("v", (1, 2, 4)), Tuple(()), q_num_heads=2, kv_num_heads=2, scale=0.5
+    )
+    found = evaluate_call(get_op("nn.attention"), [empty, x, x, ()], call.attrs, infer_type(call).checked_type)
+    assert isinstance(found, Tensor)
+    assert found.shape == (1, 0, 4)

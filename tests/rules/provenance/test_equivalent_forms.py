@@ -7,6 +7,7 @@ from passat.rules.checking.report import rule_lines
 from passat.rules.checking.trying import triers
 from passat.rules.library import rule_sets
 from passat.rules.provenance.equivalent_forms import EquivalentForms
+from passat.rules.provenance.moved_selections import MovedSelections
 from passat.rules.provenance.stacked_rows import StackedRows
 from passat.rules.rule import Rule
 from tests.share import share
@@ -14,7 +15,7 @@ from tests.share import share
 WANTED = share(2, INSTANCES)
 
 
-@pytest.mark.parametrize("rule", [*EquivalentForms, *StackedRows], ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", [*EquivalentForms, *StackedRows, *MovedSelections], ids=lambda rule: rule.name)
 def test_both_sides_have_one_value(rule: Rule) -> None:
     checked = check_rule(rule, instances=WANTED)
     assert checked.report.verdict == "sound", "\n".join(rule_lines(checked.report))
@@ -23,4 +24,4 @@ def test_both_sides_have_one_value(rule: Rule) -> None:
 
 
 def test_no_pass_runs_them() -> None:
-    assert {"EquivalentForms", "StackedRows"}.isdisjoint(rule_sets())
+    assert {"EquivalentForms", "StackedRows", "MovedSelections"}.isdisjoint(rule_sets())

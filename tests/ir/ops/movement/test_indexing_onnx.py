@@ -7,9 +7,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from passat.ir.evaluate import EvaluateError, evaluate_call
 from passat.ir.expr import Constant, Var
 from passat.ir.onnx_mapping import OnnxVersionError
-from passat.ir.op import Op
+from passat.ir.op import Op, get_op
 from passat.ir.ops.movement import transpose
 from passat.ir.shape import SymDim
 from passat.ir.tensor import Array, Tensor
@@ -296,3 +297,12 @@ def test_operators_without_a_form_in_the_opset(
 def test_every_operator_here_has_a_writer(bench: "Bench") -> None:
     assert isinstance(transpose, Op)
     assert [op.name for op in bench.operators() if op.to_onnx is None] == []
+
+
+@pytest.mark.parametrize(("shape", "index"), [((0, 1), [1]), ((0, 0), [0]), ((0, 3), [-4])])
+def test_an_index_out_of_range_is_an_error_for_an_empty_tensor(shape: tuple[int, ...], index: list[int]) -> None:
+    """As in ONNX Runtime. NumPy does not look at it."""
+    data, indices = Tensor.dense(np.zeros(shape, np.float32)), Tensor.dense(np.array(index))
+    take, type_ = get_op("take"), TensorType((shape[0], len(index)), "float32")
+    with pytest.raises(EvaluateError, match="out of bounds"):
+        evaluate_call(take, [data, indices], take.bind_attrs({"axis": 1}), type_)
