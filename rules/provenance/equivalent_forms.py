@@ -23,11 +23,11 @@ def column(axis: int, data: Term) -> tuple[int, ...]:
 
 
 @computed
-def from_the_front(attrs: Attrs, data: Term) -> Attrs:
+def from_the_front(attrs: Attrs, of: Term) -> Attrs:
     """The attributes with a nonnegative axis of a tensor. Rejects an axis that is already nonnegative, and none."""
     if attrs["axis"] is None or attrs["axis"] >= 0:
         raise Reject("the axis is not counted from the back")
-    return Attrs({**attrs, "axis": attrs["axis"] + data.type.ndim})
+    return Attrs({**attrs, "axis": attrs["axis"] + of.type.ndim})
 
 
 @computed
@@ -81,6 +81,8 @@ weights, recurrence, bias, lengths, hidden = tensors("weights recurrence bias le
 layer = cases("layer", "rnn", "gru", "lstm")
 last = cases("last", "bias", "lengths", "hidden", "cell")
 _OPERANDS = (x, weights, recurrence, bias, lengths, hidden)
+_ONE_HOT = op.one_hot(x, b, shape, attrs=a)
+counted = cases("counted", "operand", "result")
 
 
 def _layer(*operands: TermLike) -> Pattern:
@@ -101,7 +103,10 @@ class EquivalentForms(RuleSet):
     unequal = (op.not_equal(x, b) >> op.logical_not(op.equal(x, b))).exploring()
     bias = (op.nn.bias_add(x, b, axis=a) >> op.add(x, op.reshape(b, newshape=column(a, x)))).exploring()
     joined = (_JOINED >> op.concatenate((*xs,), attrs=from_the_front(a, _JOINED))).exploring()
-    axis = (along(x, *rest, attrs=a) >> along(x, *rest, attrs=from_the_front(a, x))).exploring()
+    axis = (
+        counted(operand=along(x, *rest, attrs=a), result=_ONE_HOT)
+        >> counted(operand=along(x, *rest, attrs=from_the_front(a, x)), result=op.one_hot(x, b, shape, attrs=from_the_front(a, _ONE_HOT)))
+    ).exploring()
     view = (_VIEW >> op.dyn.reshape(x, op.shape_of(_VIEW), allowzero=True)).exploring()
     same = (op.dyn.reshape(x, shape, ...) >> x).when(keeps_shape(x, op.dyn.reshape(x, shape, ...)))
     absent = (_layers(()) >> _layers()).exploring()

@@ -153,7 +153,11 @@ def _compare(data: Certificate, module: IRModule, place: int, what: str) -> Mapp
     """The constants of a model by digest. Raises CertificateError if the certificate belongs to another model."""
     terms = Terms()
     for number, row in enumerate(data["terms"]):
-        if terms.add(row) != number:
+        try:
+            known = terms.add(row) != number
+        except Uncovered as reason:
+            raise CertificateError(f"terms, number {number}: it has {reason}") from None
+        if known:
             raise CertificateError(f"terms, number {number}: the term is a duplicate")
     stated = {name: pair[place] for name, pair in data["functions"].items() if pair[place] is not None}
     for var, function in module.functions.items():

@@ -211,3 +211,9 @@ def test_how_many_calls_a_pass_merges_does_not_matter() -> None:
     assert result.certificate is not None
     assert any(name.startswith("Parallel.products") for name in result.certificate["rules"])
     check_certificate(result.certificate, before=model, after=result.model)
+
+
+def test_a_function_that_draws_random_numbers_must_not_be_called() -> None:
+    rows = [["call", "nn.dropout", {}, [0], "drop"], ["function", {}, 0, [len(GOOD["terms"])]], ["apply", [len(GOOD["terms"]) + 1]]]
+    with pytest.raises(CertificateError, match=rf"terms, number {len(GOOD['terms']) + 2}: it has a function or branch with stateful calls"):
+        check({**GOOD, "terms": [*GOOD["terms"], *rows]})
