@@ -67,12 +67,17 @@ x, b, shape = tensors("x b shape")
 (a,) = attributes("a")
 xs = tensors_of("xs", least=1)
 rest = tensors_of("rest", most=2)
-outer, inner = cases("outer", "static", "computed"), cases("inner", "none", "static", "computed")
+outer, inner = cases("outer", "static", "computed", "expanded", "squeezed"), cases("inner", "none", "static", "computed")
 part = cases("part", *(f"part_{i}" for i in range(_MOST)))
 copied = cases("copied", "copy", "unknown")
 along = operator("along", "cumsum", "gather", "nn.log_softmax", "nn.softmax", "scatter_elements", "take", "topk")
 _VIEWED = inner(none=x, static=op.reshape(x, ...), computed=op.dyn.reshape(x, b, ...))
-_VIEW = outer(static=op.reshape(_VIEWED, ...), computed=op.dyn.reshape(_VIEWED, shape, ...))
+_VIEW = outer(
+    static=op.reshape(_VIEWED, ...),
+    computed=op.dyn.reshape(_VIEWED, shape, ...),
+    expanded=op.expand_dims(_VIEWED, ...),
+    squeezed=op.squeeze(_VIEWED, ...),
+)
 _JOINED = op.concatenate((*xs,), attrs=a)
 _INDEX = part(**{f"part_{i}": i for i in range(_MOST)})
 
