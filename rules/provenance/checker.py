@@ -161,7 +161,8 @@ class Checker:
         check_form(data)
         self.data = data
         self.rows = list(data["terms"])
-        self.regions = Regions(self.rows, lambda term: self.constant(self.cls(term)))
+        first = [pair[0] for pair in data["functions"].values()]
+        self.regions = Regions(self.rows, first, lambda term: self.constant(self.cls(term)))
         self.closure = Closure(lambda label: isinstance(label, tuple) and label[0] == CALL and label[1].commutative)
         self.verdict = Verdict()
         self._rules = rules

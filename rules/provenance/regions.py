@@ -3,38 +3,47 @@
 * the same call whose bodies contain the values that they capture in place of parameters, so that neither the order of captured values nor
   those that no body reads matter;
 * for an If on a constant condition, the result of the branch that it takes.
+
+And an opaque call of a first program equals the call without declared types, which the last program need not declare.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any as AnyValue
 
 from passat.ir.attrs import Attrs
 from passat.ir.evaluate import Value
 from passat.ir.expr import Call, Expr, Function
+from passat.ir.onnx.opaque import PREFIX
 from passat.ir.op import Op
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import children, post_order, with_children
-from passat.rules.provenance.terms import CALL, FIELD, FUNCTION, TUPLE, VAR, operands_of, with_operands
+from passat.rules.provenance.terms import CALL, FIELD, FUNCTION, TUPLE, VAR, operands_of, reached, with_operands, without_declaration
 
 Row = list[AnyValue]
 
 
 class Regions:
     """Applies the laws to terms, and appends the equal terms to the table. Part of the trusted base: a variable of a body must not have the
-    name of a variable in a captured value. `constant` is the value of a term that is known to be constant."""
+    name of a variable in a captured value. `first` are the first programs, `constant` is the value of a term if it is known."""
 
-    def __init__(self, rows: list[Row], constant: Callable[[int], Value | None]) -> None:
+    def __init__(self, rows: list[Row], first: Iterable[int | None], constant: Callable[[int], Value | None]) -> None:
         self.rows = rows
+        self._believed = reached(rows, first)
+        """The terms whose declared types hold: those of the first programs, also with captured values filled in."""
         self.undecided: list[int] = []
         """The calls of If whose condition has not been a constant so far."""
         self._constant = constant
         self._free: list[frozenset[int]] = []
 
     def equal(self, term: int) -> list[tuple[int, int]]:
-        """Pairs of equal terms, by a law for a call of If, Loop or Scan; none for any other term, and if names clash."""
+        """Pairs of equal terms, by a law for an opaque call; none for any other term, and if names clash."""
         row = self.rows[term]
-        if row[0] != CALL or "bodies" not in row[2]:
+        if row[0] != CALL or not row[1].startswith(PREFIX):
             return []
+        plain = [(term, self._add(without_declaration(row)))] if "types" in row[2] and term in self._believed else []
+        return plain + (self._of_region(term, row) if "bodies" in row[2] else [])
+
+    def _of_region(self, term: int, row: Row) -> list[tuple[int, int]]:
         operands, counts = row[3], row[2]["captured"]
         first = len(operands) - sum(counts)
         start = first - len(counts)
@@ -47,7 +56,7 @@ class Regions:
                 if filled is None:
                     return []
                 made.append(filled)
-            return [(term, self._add([CALL, row[1], {**row[2], "captured": [0] * len(counts)}, made, *row[4:]]))]
+            return [(term, self._add([CALL, row[1], {**row[2], "captured": [0] * len(counts)}, made, *row[4:]], term))]
         return self._taken(term) if row[1] == "onnx.If" else []
 
     def _taken(self, term: int) -> list[tuple[int, int]]:
@@ -95,7 +104,7 @@ class Regions:
                 stack += missing
                 continue
             else:
-                done[top] = self._add(with_operands(row, [done[part] for part in parts]))
+                done[top] = self._add(with_operands(row, [done[part] for part in parts]), top)
             stack.pop()
         return done[root] if names.isdisjoint(own) else None
 
@@ -108,8 +117,11 @@ class Regions:
             free.append(frozenset({number}) if row[0] == VAR else found.difference(parts[:-1]) if row[0] == FUNCTION else found)
         return free[term]
 
-    def _add(self, row: Row) -> int:
+    def _add(self, row: Row, of: int = -1) -> int:
+        """Appends a term. `of` is the one of which it is an instance."""
         self.rows.append(row)
+        if of in self._believed:
+            self._believed.add(len(self.rows) - 1)
         return len(self.rows) - 1
 
 

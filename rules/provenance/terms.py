@@ -2,12 +2,13 @@
 certificates, which contain such a table."""
 
 import json
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Final
 
 from passat.ir.attrs import Attrs
 from passat.ir.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Tuple, TupleGetItem, Var
+from passat.ir.onnx.opaque import PREFIX
 from passat.ir.op import Op, get_op
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import children
@@ -51,6 +52,8 @@ class Terms:
         self._attrs: dict[int, tuple[Attrs, Plain]] = {}
         self._stateful: dict[int, Call] = {}
         self._drawing: set[int] = set()
+        self.declared: frozenset[str] | None = None
+        """The declarations of types (`declarations`) that terms of new programs have; None for all."""
 
     def begin(self) -> None:
         """Starts another module, whose variables are those of the same names."""
@@ -79,7 +82,8 @@ class Terms:
 
     def call(self, op: Op, attrs: Attrs, operands: Sequence[int], expr: Expr | None = None) -> int:
         """The number of an operator call; `expr` distinguishes stateful calls. Raises Uncovered."""
-        return self.add([CALL, op.name, self.attrs(attrs), list(operands), *([self.tag(expr)] if op.stateful else [])])
+        row = [CALL, op.name, self.attrs(attrs), list(operands), *([self.tag(expr)] if op.stateful else [])]
+        return self.add(row if self.declared is None or _declaration(row) in {*self.declared, ""} else without_declaration(row))
 
     def attrs(self, attrs: Attrs) -> Plain:
         """Attributes as plain data."""
@@ -210,6 +214,33 @@ def with_operands(row: Sequence[AnyValue], operands: Sequence[int]) -> list[AnyV
     """The term with other operands."""
     place = {CALL: 3, FUNCTION: 3, FIELD: 2}.get(row[0], 1)
     return [*row[:place], list(operands), *row[place + 1 :]]
+
+
+def _declaration(row: Sequence[AnyValue]) -> str:
+    """The operator and the declared types of an opaque call; '' for any other term."""
+    return json.dumps([row[1], row[2]["types"]]) if row[0] == CALL and row[1].startswith(PREFIX) and "types" in row[2] else ""
+
+
+def without_declaration(row: Sequence[AnyValue]) -> list[AnyValue]:
+    """An opaque call without declared types."""
+    return [*row[:2], {name: value for name, value in row[2].items() if name != "types"}, *row[3:]]
+
+
+def reached(rows: Sequence[Sequence[AnyValue]], roots: Iterable[int | None]) -> set[int]:
+    """The terms of some programs."""
+    found: set[int] = set()
+    stack = [root for root in roots if root is not None]
+    while stack:
+        top = stack.pop()
+        if top not in found:
+            found.add(top)
+            stack += operands_of(rows[top])
+    return found
+
+
+def declarations(rows: Sequence[Sequence[AnyValue]], roots: Iterable[int | None]) -> frozenset[str]:
+    """The declarations of types in some programs. Others in the last program say nothing about its values, and are left out."""
+    return frozenset(_declaration(rows[term]) for term in reached(rows, roots)) - {""}
 
 
 def label_and_maker(

@@ -4,6 +4,7 @@ Nodes and e-classes of the trace become terms (`passat.rules.provenance.terms`),
 side and its result. Eager rules are placed where they were applied, as far as node numbers show.
 """
 
+import contextlib
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any as AnyValue
@@ -34,7 +35,7 @@ from passat.rules.provenance.pass_trace import PassEvent
 from passat.rules.provenance.plain import CertificateError, Plain, Uncovered
 from passat.rules.provenance.regions import with_filled_bodies
 from passat.rules.provenance.stacked_rows import StackedRows
-from passat.rules.provenance.terms import FORMAT, VERSION, Terms
+from passat.rules.provenance.terms import FORMAT, VERSION, Terms, declarations
 from passat.rules.rule import Rule, RuleSetMeta
 
 
@@ -70,13 +71,15 @@ class Writer:
         self.reasons: dict[str, str] = {}
         """The reasons why functions are not covered."""
         self.count = 0
+        self.first: dict[str, int | None] = {}
+        """The first programs."""
 
     def write(
         self, before: IRModule, pass_events: Sequence[PassEvent], runs: Sequence[Run], after: IRModule, reread: IRModule | None = None
     ) -> dict[str, AnyValue]:
         """The certificate. If `after` was written to a file, `reread` is the program read from it, which may have another form. Raises
         CertificateError if it would have too many steps."""
-        functions = self._programs(before)
+        functions = self.first = self._programs(before)
         for each in pass_events:
             old, new = self._programs(each.before), self._programs(each.after)
             if old == new and not any(number is None and each.before[name] is not each.after[name] for name, number in old.items()):
@@ -93,6 +96,7 @@ class Writer:
         last = self._programs(after)
         if reread is not None:
             self.terms.begin()
+            self.terms.declared = declarations(self.terms.rows, functions.values())
             written, last = last, self._programs(reread)
             if written != last:
                 self._reread(after, reread, written, last)
@@ -146,16 +150,23 @@ class Writer:
             return False
         for stage in _closing():
             known = dict(self.rules)
-            try:
+            with contextlib.suppress(Uncovered):
                 part = {"pass": pass_name, "function": name, **self._equated(old.body, new.body, stage)}
-                shown = {FORMAT: VERSION, "rules": self.rules, "terms": self.terms.rows, "functions": {}, "steps": [part]}
-                Checker(shown, rules_by_name(), self.terms.constants).run()
-            except (Uncovered, CertificateError):
-                self.rules = known
-            else:
-                self.steps.append(part)
-                return True
+                if self._holds([part]) or (declarations(self.terms.rows, [part["before"]]) and self._holds([*self.steps, part])):
+                    self.steps.append(part)
+                    return True
+            self.rules = known
         return False
+
+    def _holds(self, steps: list[dict[str, AnyValue]]) -> bool:
+        """Whether some steps prove what they claim. Without the steps before them, only the first programs declare types."""
+        first = {name: [number, number] for name, number in self.first.items() if number is not None}
+        shown = {FORMAT: VERSION, "rules": self.rules, "terms": self.terms.rows, "functions": first, "steps": steps}
+        try:
+            Checker(shown, rules_by_name(), self.terms.constants).run()
+        except CertificateError:
+            return False
+        return True
 
     def _equated(self, one: Expr, other: Expr, stage: Stage) -> dict[str, AnyValue]:
         """A possible proof that two programs are equal: both in one graph, with their subgraphs, saturated with the rules of a stage."""

@@ -1,4 +1,4 @@
-"""Certificates of If, Loop and Scan: their captured values, and branches on constant conditions."""
+"""Certificates of If, Loop and Scan: their captured values, branches on constant conditions, and declared types."""
 
 import json
 from typing import Any as AnyValue
@@ -57,6 +57,12 @@ MODELS = {
             >
         }>
     }""",
+    "declared": """(float[3] x, float[A, 3] rows) => (float[3] y, float[B, 3] all) {
+        y, every = Scan <num_scan_inputs = 1, body = b (float[3] s, float[3] row) => (float[3] t, float[3] u) {
+            p = Add(s, row) q = Neg(p) t = Neg(q) u = Identity(t)
+        }> (x, rows)
+        all = Identity(every)
+    }""",
     "taken": """(float[3] x, float[3] z, bool c) => (float[3] y, float[3] w) <bool yes = {1}, bool no = {0}> {
         both = And(yes, no)
         y, w = If (both) <
@@ -103,7 +109,7 @@ def text(rows: list[Row], number: int) -> str:
 
 def test_captured_values_are_filled_in() -> None:
     rows = [X, Z, FIRST, SECOND, subtract(3, 2), function(2, 3, 4), call([5, 0, 1], [2])]
-    regions = Regions(rows, lambda _: None)
+    regions = Regions(rows, (), lambda _: None)
     ((number, made),) = regions.equal(6)
     assert number == 6
     assert rows[made][2]["captured"] == [0]
@@ -126,7 +132,23 @@ def test_captured_values_are_filled_in() -> None:
     ],
 )
 def test_captured_values_that_cannot_be_filled_in(rows: list[Row]) -> None:
-    assert Regions(rows, lambda _: None).equal(len(rows) - 1) == []
+    assert Regions(rows, (), lambda _: None).equal(len(rows) - 1) == []
+
+
+def test_the_first_program_declares_types() -> None:
+    rows = [X, ["call", "onnx.Abs", {"types": ["float32[2]"]}, [0]]]
+    assert Regions(list(rows), (), lambda _: None).equal(1) == []
+    regions = Regions(list(rows), (1,), lambda _: None)
+    assert regions.equal(1) == [(1, 2)]
+    assert regions.rows[2] == ["call", "onnx.Abs", {}, [0]]
+
+
+def test_a_function_that_the_model_does_not_have_declares_nothing() -> None:
+    before = model(MODELS["gone"])
+    certificate = json.loads(json.dumps(passat.optimize(before, certificate=True).certificate))
+    certificate["functions"]["other"] = [0, 0]
+    with pytest.raises(CertificateError, match="this is not the model that the certificate begins with"):
+        check_certificate(certificate, before=before)
 
 
 @pytest.mark.parametrize("swapped", ["then", "values"])
