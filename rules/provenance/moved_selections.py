@@ -27,8 +27,8 @@ _RESHAPES = ("reshape", "dyn.reshape")
 _OF_TUPLES = ("elemwise_max", "elemwise_mean", "elemwise_min", "elemwise_sum")
 _ELEMENTWISE = [found for found in list_ops() if found.elementwise and not (found.variadic or found.stateful or found.name in _OF_TUPLES)]
 _OPERATORS = [*_ELEMENTWISE, *map(get_op, _LISTED)]
-x, index = tensors("x index")
-s, e = attributes("s e")
+x, y, index = tensors("x y index")
+s, e, p = attributes("s e p")
 selection = cases("selection", "take", "strided_slice")
 kind = cases("kind", "bare", "attributed")
 f = operator("f", *(found.name for found in _OPERATORS if not found.attr_params))
@@ -128,6 +128,7 @@ class MovedSelections(RuleSet):
     scalar = (op.take(x, index, attrs=s) >> op.squeeze(op.take(x, op.expand_dims(index, axis=0), attrs=s), axis=axis_of_take(s, x))).when(
         has_rank(index, 0)
     )
+    composed = (op.take(op.take(x, index, axis=p), y, axis=p) >> op.take(x, op.take(index, y, axis=0), axis=p)).when(index.ndim == 1)
     call = (
         _select(_CALL)
         >> expression(selected_operands(_OF, _ATTRS, s, _CALL, _select(_CALL), _INDEX, (*operands,)), *(found.name for found in _OPERATORS))
