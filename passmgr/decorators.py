@@ -126,27 +126,30 @@ _KINDS: Final[dict[str, tuple[str, type[Pass], type[_PassOfFunction]]]] = {
 }
 
 
-def _of_modules(function: Callable[..., AnyValue]) -> MakesPasses[TransformsModule, ModuleFunction, ModulePass]:
-    return function
+def _maker(own_name: str, kind: str, documentation: str) -> AnyValue:
+    """`module_pass` or one of its siblings."""
+    noun = "module" if kind == "Module" else "function"
+
+    def make(
+        pass_func: AnyValue = None,
+        opt_level: int | None = None,
+        name: str | None = None,
+        required: Iterable[str] | None = None,
+        traceable: bool = False,
+        **declared: Unpack[Declarations],
+    ) -> AnyValue:
+        if opt_level is None:
+            raise ValueError(f"Please provide opt_level for the {noun} pass.")
+        return _decorator(kind, pass_func, PassInfo(opt_level, name or "", required, traceable, **declared))
+
+    make.__name__ = make.__qualname__ = own_name
+    make.__doc__ = documentation
+    return make
 
 
-def _of_functions(function: Callable[..., AnyValue]) -> MakesPasses[TransformsFunction, FunctionFunction, FunctionPass]:
-    return function
-
-
-def _of_prim_funcs(function: Callable[..., AnyValue]) -> MakesPasses[TransformsPrimFunc, PrimFuncFunction, PrimFuncPass]:
-    return function
-
-
-@_of_modules
-def module_pass(
-    pass_func: AnyValue = None,
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Iterable[str] | None = None,
-    traceable: bool = False,
-    **declared: Unpack[Declarations],
-) -> AnyValue:
+module_pass: MakesPasses[TransformsModule, ModuleFunction, ModulePass] = _maker(
+    "module_pass",
+    "Module",
     """Creates a module pass from `pass_func(mod, ctx) -> mod`, or from a class with `transform_module(self, mod, ctx)`.
 
     Without `pass_func` the result is a decorator. A class becomes a class of passes: each pass holds an instance of the decorated class,
@@ -161,41 +164,19 @@ def module_pass(
     ...     return mod
     >>> Tidy
     Run Module pass: Tidy at the optimization level 1
-    """
-    if opt_level is None:
-        raise ValueError("Please provide opt_level for the module pass.")
-    info = PassInfo(opt_level, name or "", required, traceable, **declared)
-    return _decorator("Module", pass_func, info)
-
-
-@_of_functions
-def function_pass(
-    pass_func: AnyValue = None,
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Iterable[str] | None = None,
-    traceable: bool = False,
-    **declared: Unpack[Declarations],
-) -> AnyValue:
+    """,
+)
+function_pass: MakesPasses[TransformsFunction, FunctionFunction, FunctionPass] = _maker(
+    "function_pass",
+    "Function",
     """Creates a function pass from `pass_func(func, mod, ctx) -> func`, or from a class with `transform_function(self, func, mod, ctx)`.
 
     Otherwise like `module_pass`.
-    """
-    if opt_level is None:
-        raise ValueError("Please provide opt_level for the function pass.")
-    info = PassInfo(opt_level, name or "", required, traceable, **declared)
-    return _decorator("Function", pass_func, info)
-
-
-@_of_prim_funcs
-def prim_func_pass(
-    pass_func: AnyValue = None,
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Iterable[str] | None = None,
-    traceable: bool = False,
-    **declared: Unpack[Declarations],
-) -> AnyValue:
+    """,
+)
+prim_func_pass: MakesPasses[TransformsPrimFunc, PrimFuncFunction, PrimFuncPass] = _maker(
+    "prim_func_pass",
+    "PrimFunc",
     """Creates a PrimFuncPass from `pass_func(func, mod, ctx) -> func or None`, or from a class with `transform_function(self, func, mod,
     ctx)`.
 
@@ -206,11 +187,8 @@ def prim_func_pass(
     ...     return None
     >>> RemoveAll
     PrimFuncPass(RemoveAll, opt_level=0)
-    """
-    if opt_level is None:
-        raise ValueError("Please provide opt_level for the function pass.")
-    info = PassInfo(opt_level, name or "", required, traceable, **declared)
-    return _decorator("PrimFunc", pass_func, info)
+    """,
+)
 
 
 def _decorator(kind: str, pass_func: AnyValue, info: PassInfo) -> AnyValue:

@@ -4,7 +4,7 @@
 `left >> right` makes a rule.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import EllipsisType
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 from typing import Any as AnyValue
@@ -79,6 +79,14 @@ class CaseValue(AttributeTerm):
         return f"{self.hole!r}({', '.join(f'{name}={value!r}' for name, value in self.values.items())})"
 
 
+_Operator: TypeAlias = 'Callable[["Pattern", "TermLike"], "PCall"]'
+
+
+def _operator(name: str) -> tuple[_Operator, _Operator]:
+    """An operator as a method of the left and of the right operand."""
+    return (lambda self, other: PCall(get_op(name), (self, other))), (lambda self, other: PCall(get_op(name), (other, self)))
+
+
 class Pattern(Symbolic):
     """The base class of terms. Terms with the same `key` are equal. `holes` caches the result of `_holes`."""
 
@@ -113,44 +121,15 @@ class Pattern(Symbolic):
 
         return dtype_of(self)
 
-    def __add__(self, other: "TermLike") -> "PCall":
-        return PCall(get_op("add"), (self, other))
-
-    def __radd__(self, other: "TermLike") -> "PCall":
-        return PCall(get_op("add"), (other, self))
-
-    def __sub__(self, other: "TermLike") -> "PCall":
-        return PCall(get_op("subtract"), (self, other))
-
-    def __rsub__(self, other: "TermLike") -> "PCall":
-        return PCall(get_op("subtract"), (other, self))
-
-    def __mul__(self, other: "TermLike") -> "PCall":
-        return PCall(get_op("multiply"), (self, other))
-
-    def __rmul__(self, other: "TermLike") -> "PCall":
-        return PCall(get_op("multiply"), (other, self))
-
-    def __truediv__(self, other: "TermLike") -> "PCall":
-        return PCall(get_op("divide"), (self, other))
-
-    def __rtruediv__(self, other: "TermLike") -> "PCall":
-        return PCall(get_op("divide"), (other, self))
-
-    def __matmul__(self, other: "TermLike") -> "PCall":
-        return PCall(get_op("nn.matmul"), (self, other))
+    __add__, __radd__ = _operator("add")
+    __sub__, __rsub__ = _operator("subtract")
+    __mul__, __rmul__ = _operator("multiply")
+    __truediv__, __rtruediv__ = _operator("divide")
+    __matmul__, __rmatmul__ = _operator("nn.matmul")
+    __pow__, __rpow__ = _operator("power")
 
     def __neg__(self) -> "PCall":
         return PCall(get_op("negative"), (self,))
-
-    def __rmatmul__(self, other: "TermLike") -> "PCall":
-        return PCall(get_op("nn.matmul"), (other, self))
-
-    def __pow__(self, other: "TermLike") -> "PCall":
-        return PCall(get_op("power"), (self, other))
-
-    def __rpow__(self, other: "TermLike") -> "PCall":
-        return PCall(get_op("power"), (other, self))
 
     def __abs__(self) -> "PCall":
         return PCall(get_op("abs"), (self,))

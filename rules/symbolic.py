@@ -114,6 +114,19 @@ class OperatorTerm(Symbolic):
     name: str
 
 
+_Operator = Callable[["AttributeTerm", object], "Computed"]
+
+
+def _comparison(name: str, symbol: str) -> Callable[["AttributeTerm", object], "Guard"]:
+    """A comparison as a method of attributes."""
+    return lambda self, other: _compared(name, self, symbol, other)
+
+
+def _arithmetic(name: str) -> tuple[_Operator, _Operator]:
+    """An operation as a method of the left and of the right operand."""
+    return (lambda self, other: _computed(name, self, other)), (lambda self, other: _computed(name, other, self))
+
+
 class AttributeTerm(Symbolic):
     """The value of an attribute. Arithmetic on it is evaluated for each match, and comparisons are guards
     (`passat.rules.attribute_arithmetic`)."""
@@ -137,59 +150,17 @@ class AttributeTerm(Symbolic):
 
     __hash__ = object.__hash__
 
-    def __lt__(self, other: object) -> "Guard":
-        return _compared("less", self, "<", other)
-
-    def __le__(self, other: object) -> "Guard":
-        return _compared("less_equal", self, "<=", other)
-
-    def __gt__(self, other: object) -> "Guard":
-        return _compared("greater", self, ">", other)
-
-    def __ge__(self, other: object) -> "Guard":
-        return _compared("greater_equal", self, ">=", other)
-
-    def __add__(self, other: object) -> "Computed":
-        return _computed("sum_of", self, other)
-
-    def __radd__(self, other: object) -> "Computed":
-        return _computed("sum_of", other, self)
-
-    def __sub__(self, other: object) -> "Computed":
-        return _computed("difference", self, other)
-
-    def __rsub__(self, other: object) -> "Computed":
-        return _computed("difference", other, self)
-
-    def __mul__(self, other: object) -> "Computed":
-        return _computed("product", self, other)
-
-    def __rmul__(self, other: object) -> "Computed":
-        return _computed("product", other, self)
-
-    def __truediv__(self, other: object) -> "Computed":
-        return _computed("quotient", self, other)
-
-    def __rtruediv__(self, other: object) -> "Computed":
-        return _computed("quotient", other, self)
-
-    def __floordiv__(self, other: object) -> "Computed":
-        return _computed("floor_quotient", self, other)
-
-    def __rfloordiv__(self, other: object) -> "Computed":
-        return _computed("floor_quotient", other, self)
-
-    def __mod__(self, other: object) -> "Computed":
-        return _computed("remainder", self, other)
-
-    def __rmod__(self, other: object) -> "Computed":
-        return _computed("remainder", other, self)
-
-    def __pow__(self, other: object) -> "Computed":
-        return _computed("power", self, other)
-
-    def __rpow__(self, other: object) -> "Computed":
-        return _computed("power", other, self)
+    __lt__ = _comparison("less", "<")
+    __le__ = _comparison("less_equal", "<=")
+    __gt__ = _comparison("greater", ">")
+    __ge__ = _comparison("greater_equal", ">=")
+    __add__, __radd__ = _arithmetic("sum_of")
+    __sub__, __rsub__ = _arithmetic("difference")
+    __mul__, __rmul__ = _arithmetic("product")
+    __truediv__, __rtruediv__ = _arithmetic("quotient")
+    __floordiv__, __rfloordiv__ = _arithmetic("floor_quotient")
+    __mod__, __rmod__ = _arithmetic("remainder")
+    __pow__, __rpow__ = _arithmetic("power")
 
     def __neg__(self) -> "Computed":
         return _computed("difference", 0, self)
