@@ -63,7 +63,6 @@ class PassOptions:
     passes: Annotated[
         str | None,
         typer.Option(
-            "--passes",
             metavar="TEXT",
             autocompletion=completion.several_passes,
             help="Passes to run, such as 'FoldConstant, SimplifyExpr', or @FILE to read them from a file (default: the default pipeline)",
@@ -74,24 +73,16 @@ class PassOptions:
     ] = 3
     disable: Annotated[
         list[str] | None,
-        typer.Option(
-            "--disable",
-            metavar="NAME",
-            autocompletion=completion.passes_and_rules,
-            help="Pass, rule or rule set to disable (repeatable)",
-        ),
+        typer.Option(metavar="NAME", autocompletion=completion.passes_and_rules, help="Pass, rule or rule set to disable (repeatable)"),
     ] = None
     require: Annotated[
         list[str] | None,
-        typer.Option(
-            "--require", metavar="NAME", autocompletion=completion.passes, help="Pass of the pipeline to run at any level (repeatable)"
-        ),
+        typer.Option(metavar="NAME", autocompletion=completion.passes, help="Pass of the pipeline to run at any level (repeatable)"),
     ] = None
     rules: RulesOption = None
     config: Annotated[
         list[str] | None,
         typer.Option(
-            "--config",
             metavar="KEY=VALUE",
             autocompletion=completion.settings,
             help="Option of the passes, such as rules.math=exact; `passat config list` lists them (repeatable)",
@@ -150,32 +141,22 @@ class CompareOptions:
     inputs: Annotated[
         Path | None,
         typer.Option(
-            "--inputs",
-            metavar="FILE.npz",
-            help="File of your own inputs by name (numpy.savez); models are compared on these and on random ones",
+            metavar="FILE.npz", help="File of your own inputs by name (numpy.savez); models are compared on these and on random ones"
         ),
     ] = None
     rtol: Annotated[
         float | None,
         typer.Option(
-            "--rtol",
-            min=0,
-            callback=not_nan,
-            metavar="X",
-            help="Relative tolerance for floating-point values (default: what rounding explains)",
+            min=0, callback=not_nan, metavar="X", help="Relative tolerance for floating-point values (default: what rounding explains)"
         ),
     ] = None
     atol: Annotated[
         float | None,
         typer.Option(
-            "--atol",
-            min=0,
-            callback=not_nan,
-            metavar="X",
-            help="Absolute tolerance for floating-point values (default: what rounding explains)",
+            min=0, callback=not_nan, metavar="X", help="Absolute tolerance for floating-point values (default: what rounding explains)"
         ),
     ] = None
-    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of the random inputs that models are compared on")] = 0
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the random inputs that models are compared on")] = 0
     custom_ops: CustomOpsOption = None
 
     def comparing(self) -> "Comparing":
@@ -192,7 +173,6 @@ class CheckOptions:
     check: Annotated[
         str,
         typer.Option(
-            "--check",
             metavar="CHECK",
             help="What is bad: 'wrong', other values than the original's; 'slower', more time; 'larger', more nodes or bytes; 'crash', a "
             "pass or ONNX Runtime that fails; or a command that fails on a model, which gets the path in place of {} or as its last "
@@ -202,7 +182,6 @@ class CheckOptions:
     margin: Annotated[
         float,
         typer.Option(
-            "--margin",
             min=0,
             callback=not_nan,
             metavar="X",

@@ -71,8 +71,7 @@ def bisect_rules(
     model: ModelArgument,
     options: BisectOptions,
     save: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder to write the models before and after the application to, and a reproducer"),
+        Path | None, typer.Option(metavar="DIR", help="Folder to write the models before and after the application to, and a reproducer")
     ] = None,
 ) -> None:
     """Find the rule, and its application, that makes a model wrong, slower, larger or crash, in a logarithmic number of runs.

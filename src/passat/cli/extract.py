@@ -16,8 +16,7 @@ from passat.cli.options import working
 def extract(
     file: Annotated[Path, typer.Argument(metavar="FILE.json", help="E-graph in the format of the extraction-gym", show_default=False)],
     time_limit: Annotated[
-        float,
-        typer.Option("--time-limit", min=0, callback=not_nan, metavar="S", help="Seconds for the exact search; 0 for greedy search alone"),
+        float, typer.Option(min=0, callback=not_nan, metavar="S", help="Seconds for the exact search; 0 for greedy search alone")
     ] = 60.0,
     seed: Annotated[int, typer.Option(metavar="N", min=0, max=2**31 - 1, help="Seed of the exact search")] = 0,
     top: Annotated[int, typer.Option(min=1, metavar="K", help="Number of programs to extract, greedily after the first")] = 1,

@@ -65,14 +65,11 @@ def profile(
     said: VerbosityOptions,
     dim: DimOption = None,
     inputs: Annotated[
-        Path | None,
-        typer.Option("--inputs", metavar="FILE.npz", help="File of your own inputs by name, from numpy.savez (default: random inputs)"),
+        Path | None, typer.Option(metavar="FILE.npz", help="File of your own inputs by name, from numpy.savez (default: random inputs)")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of the random inputs")] = 0,
-    threads: Annotated[int, typer.Option("--threads", min=1, metavar="N", help="Threads of ONNX Runtime")] = 1,
-    seconds: Annotated[
-        float, typer.Option("--seconds", min=0.1, callback=not_nan, metavar="S", help="Approximate duration of the measurement")
-    ] = 6.0,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the random inputs")] = 0,
+    threads: Annotated[int, typer.Option(min=1, metavar="N", help="Threads of ONNX Runtime")] = 1,
+    seconds: Annotated[float, typer.Option(min=0.1, callback=not_nan, metavar="S", help="Approximate duration of the measurement")] = 6.0,
     custom_ops: CustomOpsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -122,15 +119,12 @@ def profile(
 def run(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model to run", show_default=False)],
     inputs: Annotated[
-        Path | None,
-        typer.Option("--inputs", metavar="FILE.npz", help="Inputs by name, written by numpy.savez (default: random)", show_default=False),
+        Path | None, typer.Option(metavar="FILE.npz", help="Inputs by name, written by numpy.savez (default: random)")
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE.npz", help="File to write the outputs to", show_default=False)
-    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE.npz", help="File to write the outputs to")] = None,
     dim: DimOption = None,
     custom_ops: CustomOpsOption = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of the random inputs")] = 0,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the random inputs")] = 0,
 ) -> None:
     """Run a model on ONNX Runtime, with its kernel library and libraries of custom operators, in a separate process."""
     with errors():

@@ -28,21 +28,11 @@ class InspectionOptions:
 
     print_ir_before: Annotated[
         list[str] | None,
-        typer.Option(
-            "--print-ir-before",
-            metavar="NAMES",
-            autocompletion=completion.several_passes,
-            help=f"Print the program before these passes: {_NAMES}",
-        ),
+        typer.Option(metavar="NAMES", autocompletion=completion.several_passes, help=f"Print the program before these passes: {_NAMES}"),
     ] = None
     print_ir_after: Annotated[
         list[str] | None,
-        typer.Option(
-            "--print-ir-after",
-            metavar="NAMES",
-            autocompletion=completion.several_passes,
-            help=f"Print the program after these passes: {_NAMES}",
-        ),
+        typer.Option(metavar="NAMES", autocompletion=completion.several_passes, help=f"Print the program after these passes: {_NAMES}"),
     ] = None
     print_ir_changed: Annotated[
         bool, typer.Option("--print-ir-changed", help="Print what each pass changes, as a diff; passes run one by one")
@@ -50,29 +40,20 @@ class InspectionOptions:
     dump_ir: Annotated[
         Path | None,
         typer.Option(
-            "--dump-ir",
             metavar="DIR",
             help="Folder to write the program to after every pass, as NNN_pass.relay, without the contents of large constants; "
             "replaces an earlier dump; passes run one by one",
         ),
     ] = None
     verify_each: Annotated[
-        bool,
-        typer.Option("--verify-each", help="Check after every pass that the program is well-formed and well-typed"),
+        bool, typer.Option("--verify-each", help="Check after every pass that the program is well-formed and well-typed")
     ] = False
     time_passes: Annotated[bool, typer.Option("--time-passes", help="Print how long each pass took")] = False
     memory_passes: Annotated[
-        bool,
-        typer.Option("--memory-passes", help="Print how much memory each pass took, which makes passes slower"),
+        bool, typer.Option("--memory-passes", help="Print how much memory each pass took, which makes passes slower")
     ] = False
-    pass_limit: Annotated[
-        int | None,
-        typer.Option("--pass-limit", metavar="N", min=0, help="Run only the first N passes, and print their names"),
-    ] = None
-    reproducer: Annotated[
-        Path | None,
-        typer.Option("--reproducer", metavar="DIR", help="Folder to write if a pass fails, for `passat replay DIR`"),
-    ] = None
+    pass_limit: Annotated[int | None, typer.Option(metavar="N", min=0, help="Run only the first N passes, and print their names")] = None
+    reproducer: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder to write if a pass fails, for `passat replay DIR`")] = None
 
     @property
     def given(self) -> dict[str, bool]:

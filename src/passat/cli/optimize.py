@@ -79,19 +79,15 @@ class SettingOptions:
         int, typer.Option(min=1, metavar="K", help="With --choose time: maximum number of candidates", rich_help_panel=SEARCH)
     ] = 4
     verify: Annotated[
-        bool,
-        typer.Option("--verify/--no-verify", help="Compare the result with the input on ONNX Runtime", rich_help_panel=TRUST),
+        bool, typer.Option("--verify/--no-verify", help="Compare the result with the input on ONNX Runtime", rich_help_panel=TRUST)
     ] = True
     allow_unverified: Annotated[
-        bool,
-        typer.Option("--allow-unverified", help="Write the result even if it could not be compared", rich_help_panel=TRUST),
+        bool, typer.Option("--allow-unverified", help="Write the result even if it could not be compared", rich_help_panel=TRUST)
     ] = False
     explain: Annotated[
         bool,
         typer.Option(
-            "--explain",
-            help="Write the provenance of nodes into the result, for `passat explain OUT`",
-            rich_help_panel=DEBUGGING,
+            "--explain", help="Write the provenance of nodes into the result, for `passat explain OUT`", rich_help_panel=DEBUGGING
         ),
     ] = False
     kernels: Annotated[
@@ -114,7 +110,6 @@ def optimize(
             "--output",
             metavar="OUT",
             help="File or folder to write the result to; with several models a folder (default: NAME.optimized.onnx beside IN)",
-            show_default=False,
         ),
     ] = None,
     *,
@@ -126,8 +121,7 @@ def optimize(
     compared: CompareOptions,
     inspected: InspectionOptions,
     cost: Annotated[
-        CostChoice | None,
-        typer.Option(help="Cost model; measured: seconds of each operator on ONNX Runtime", rich_help_panel=SEARCH),
+        CostChoice | None, typer.Option(help="Cost model; measured: seconds of each operator on ONNX Runtime", rich_help_panel=SEARCH)
     ] = None,
     math: Annotated[
         MathChoice | None,
@@ -147,20 +141,12 @@ def optimize(
     ] = False,
     page: Annotated[
         Path | None,
-        typer.Option(
-            "--report",
-            metavar="FILE.html",
-            help="HTML page to write: programs before and after, rules, e-graphs, times",
-            show_default=False,
-        ),
+        typer.Option("--report", metavar="FILE.html", help="HTML page to write: programs before and after, rules, e-graphs, times"),
     ] = None,
     certificate: Annotated[
         Path | None,
         typer.Option(
-            "--certificate",
-            metavar="FILE.json",
-            help="File to write a proof to that the result is equivalent to the input",
-            rich_help_panel=TRUST,
+            metavar="FILE.json", help="File to write a proof to that the result is equivalent to the input", rich_help_panel=TRUST
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Do everything except write the result")] = False,

@@ -28,38 +28,18 @@ class VariantOptions:
     """The opset of a model, the sizes of its inputs, and its outputs."""
 
     dim: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--dim",
-            metavar="NAME=SIZE",
-            help="Size to fix for a named dimension of the inputs (repeatable)",
-            show_default=False,
-        ),
+        list[str] | None, typer.Option(metavar="NAME=SIZE", help="Size to fix for a named dimension of the inputs (repeatable)")
     ] = None
     input_shape: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input-shape",
-            metavar="NAME=1,3,224,224",
-            help="Shape to fix for an input; ? keeps a size (repeatable)",
-            show_default=False,
-        ),
+        list[str] | None, typer.Option(metavar="NAME=1,3,224,224", help="Shape to fix for an input; ? keeps a size (repeatable)")
     ] = None
     outputs: Annotated[
         list[str] | None,
-        typer.Option(
-            "--outputs",
-            metavar="NAMES",
-            help="Outputs to keep, separated by commas; nodes that only others need are removed",
-            show_default=False,
-        ),
+        typer.Option(metavar="NAMES", help="Outputs to keep, separated by commas; nodes that only others need are removed"),
     ] = None
 
     opset: Annotated[
-        int | None,
-        typer.Option(
-            "--opset", min=1, metavar="N", help="Opset to convert the model to first, if it is later than its own", show_default=False
-        ),
+        int | None, typer.Option(min=1, metavar="N", help="Opset to convert the model to first, if it is later than its own")
     ] = None
 
     @property
@@ -120,11 +100,9 @@ class JobOptions:
     cluster: Annotated[
         str | None,
         typer.Option(
-            "--cluster",
             metavar="ADDRESS",
             help="Scheduler of a dask cluster that runs the jobs, such as tcp://HOST:8786, or tls://HOST:8786 with the certificates of "
             "dask's configuration (distributed.comm.tls); workers see files under the same paths",
-            show_default=False,
         ),
     ] = None
 

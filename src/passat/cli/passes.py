@@ -74,8 +74,7 @@ def passes(
         str | None, typer.Argument(metavar="NAME", autocompletion=completion.passes, help="Pass to show in full", show_default=False)
     ] = None,
     rules: Annotated[
-        list[Path] | None,
-        typer.Option("--rules", metavar="FILE.py", help="Python file with your own rules or passes (repeatable)"),
+        list[Path] | None, typer.Option(metavar="FILE.py", help="Python file with your own rules or passes (repeatable)")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -59,8 +59,7 @@ def check_rules(
     ] = 200,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the random instances")] = 0,
     rule: Annotated[
-        list[str] | None,
-        typer.Option("--rule", metavar="SET.RULE", autocompletion=completion.rules, help="Rule to check (repeatable; default: all)"),
+        list[str] | None, typer.Option(metavar="SET.RULE", autocompletion=completion.rules, help="Rule to check (repeatable; default: all)")
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also show how sound rules were tested")] = False,
     as_json: JsonOption = False,
@@ -178,20 +177,17 @@ def explain(
     ] = None,
     *,
     node: Annotated[
-        str | None,
-        typer.Option("--node", metavar="NAME", help="Name of a node, of one of its outputs, or of an input node that it comes from"),
+        str | None, typer.Option(metavar="NAME", help="Name of a node, of one of its outputs, or of an input node that it comes from")
     ] = None,
     check: Annotated[
-        Path | None,
-        typer.Option("--check", metavar="FILE", help="Certificate to check, which `passat optimize --certificate FILE` wrote"),
+        Path | None, typer.Option(metavar="FILE", help="Certificate to check, which `passat optimize --certificate FILE` wrote")
     ] = None,
-    before: Annotated[Path | None, typer.Option("--before", metavar="IN", help="With --check: the model that was optimized")] = None,
-    after: Annotated[Path | None, typer.Option("--after", metavar="OUT", help="With --check: the result")] = None,
+    before: Annotated[Path | None, typer.Option(metavar="IN", help="With --check: the model that was optimized")] = None,
+    after: Annotated[Path | None, typer.Option(metavar="OUT", help="With --check: the result")] = None,
     rules: RulesOption = None,
     trust: Annotated[
         list[str] | None,
         typer.Option(
-            "--trust",
             metavar="PASS",
             help="With --check: pass to accept although the certificate does not cover it; only passes without rules (repeatable)",
         ),
@@ -257,9 +253,7 @@ def why_not(
     ],
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model on which it did not fire", show_default=False)],
     asked: PassOptions,
-    node: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Name of the node to examine, or of its first output", show_default=False)
-    ] = None,
+    node: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the node to examine, or of its first output")] = None,
     nearest: Annotated[int, typer.Option(min=1, metavar="N", help="Number of the nearest matches to show")] = 3,
     as_json: JsonOption = False,
 ) -> None:
