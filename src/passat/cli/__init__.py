@@ -4,7 +4,7 @@
 There is one file for each group of commands. Passat itself is imported when a command runs, so that `--help` is fast.
 """
 
-from passat.cli import bisect, extract, inspect, optimize, passes, rules  # noqa: F401  # they register their commands
+from passat.cli import bisect, inspect, optimize, passes, rules  # noqa: F401  # they register their commands
 from passat.cli.app import main
 
 __all__ = ["main"]
