@@ -8,7 +8,6 @@ from passat.passmgr.debugging.reproducer import CrashReproducer, ReproducerError
 from passat.passmgr.decorators import function_pass, module_pass, prim_func_pass
 from passat.passmgr.inspection.checks import BrokenModuleError, ImmutableModuleCheck, VerifyEach
 from passat.passmgr.inspection.ir_diff import ir_diff
-from passat.passmgr.inspection.print_changed import PrintIRChanged
 from passat.passmgr.inspection.printing import (
     DumpIR,
     PassPrintingInstrument,
@@ -17,6 +16,7 @@ from passat.passmgr.inspection.printing import (
     PrintIR,
     PrintIRAfter,
     PrintIRBefore,
+    PrintIRChanged,
 )
 from passat.passmgr.inspection.resources import PassMemory, PassMemoryInstrument, PassTime, PassTimingInstrument, render_times
 from passat.passmgr.instruments import PassEvent, PassInstrument, PassProgress, pass_instrument

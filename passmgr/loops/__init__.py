@@ -8,7 +8,7 @@ PASSES: Final = {
     "FlattenBuffer": "lowering",
     "LoopPartition": "loop_partition",
     "Lower": "lowering",
-    "RemoveNoOp": "no_op",
+    "RemoveNoOp": "effects",
     "StorageFlatten": "lowering",
     "StorageRewrite": "storage_rewrite",
     "UnrollLoop": "unroll",

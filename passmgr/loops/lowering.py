@@ -9,8 +9,8 @@ from passat.ir.module import IRModule
 from passat.ir.tir.flatten import CACHE_LINE, flatten
 from passat.ir.tir.function import PrimFunc
 from passat.passmgr.context import PassContext
+from passat.passmgr.loops.effects import RemoveNoOp
 from passat.passmgr.loops.loop_partition import LoopPartition
-from passat.passmgr.loops.no_op import RemoveNoOp
 from passat.passmgr.loops.storage_rewrite import StorageRewrite
 from passat.passmgr.loops.unroll import UnrollLoop
 from passat.passmgr.loops.vectorize import VectorizeLoop

@@ -4,10 +4,9 @@ import passat.passmgr.loops  # noqa: F401  # importing registers the passes over
 from passat.passmgr import register_pass
 from passat.rules.passes import (  # noqa: F401  # importing registers the passes
     algebra,
-    annotate_target,
+    compiler_regions,
     fake_quantization,
     fuse_ops,
-    merge_compiler_regions,
     merge_composite,
     partial_evaluate,
     partition_graph,

@@ -15,7 +15,7 @@ from passat.ir.ops.annotation import compiler_end
 from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, evaluation_parts, post_order, rewrite, with_children
 from passat.passmgr import ModulePass, PassContext, PassInfo, register_pass
-from passat.rules.passes.annotate_target import DEFAULT
+from passat.rules.passes.compiler_regions import DEFAULT
 
 OPTIMIZE: Final = "relay.ext.{}.optimize"
 """The name of the global function that optimizes functions for a compiler. It maps a module with the function `main` to such a module."""

@@ -10,8 +10,7 @@ from typing import Any as AnyValue
 from typing import Final
 from urllib.parse import urlsplit
 
-from passat.cluster import ENCRYPTED, ClusterError, client_of, dask_distributed
-from passat.dask_session import WAIT, open_session, resources, sessions
+from passat.cluster import ENCRYPTED, WAIT, ClusterError, client_of, dask_distributed, open_session, resources, sessions
 from passat.runtime.remote import LocalSession, RemoteError, Session
 
 __all__ = ["LocalSession", "RPCError", "RPCSession", "Server", "TrackerSession", "connect", "connect_tracker"]

@@ -50,8 +50,8 @@ from passat.passmgr import (
 from passat.relay.build_module import build_config
 
 if TYPE_CHECKING:  # they are found by name, since importing Relay loads no rules
+    from passat.rules.passes.compiler_regions import MergeCompilerRegions
     from passat.rules.passes.fuse_ops import DefuseOps, FuseOps
-    from passat.rules.passes.merge_compiler_regions import MergeCompilerRegions
     from passat.rules.passes.partial_evaluate import PartialEvaluate
     from passat.rules.passes.partition_graph import PartitionGraph
     from passat.rules.passes.simplify import DeadCodeElimination

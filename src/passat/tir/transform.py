@@ -1,9 +1,9 @@
 """`tvm.tir.transform`: passes over functions of loops."""
 
 from passat.passmgr import Pass, prim_func_pass
+from passat.passmgr.loops.effects import RemoveNoOp
 from passat.passmgr.loops.loop_partition import LoopPartition
 from passat.passmgr.loops.lowering import FlattenBuffer, StorageFlatten
-from passat.passmgr.loops.no_op import RemoveNoOp
 from passat.passmgr.loops.storage_rewrite import StorageRewrite
 from passat.passmgr.loops.unroll import UnrollLoop
 from passat.passmgr.loops.vectorize import VectorizeLoop

@@ -23,9 +23,8 @@ from passat.relay.testing import (
     synthetic,
     temp_op_attr,
 )
-from passat.relay.testing.gradients import _np_randn_from_type as _np_randn_from_type  # the name that TVM scripts import
-from passat.relay.testing.gradients import check_grad, count_ops, rand
-from passat.relay.testing.helpers import count, make_nat_expr, make_nat_value, run_infer_type, run_opt_pass
+from passat.relay.testing.helpers import _np_randn_from_type as _np_randn_from_type  # the name that TVM scripts import
+from passat.relay.testing.helpers import check_grad, count, count_ops, make_nat_expr, make_nat_value, rand, run_infer_type, run_opt_pass
 from passat.relay.testing.init import create_workload
 from passat.relay.testing.py_converter import run_as_python, to_python
 from passat.relay.testing.temp_op_attr import TempOpAttr
