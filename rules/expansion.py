@@ -1,7 +1,7 @@
 """Expands rules with holes for cases, operators and numbers of operands to the plain rules that they stand for."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeGuard, cast
 from typing import Any as AnyValue
@@ -248,16 +248,28 @@ def filled(value: AnyValue, choice: Choice) -> AnyValue:
         return PTuple(spread(value.fields, choice))
     if isinstance(value, PGet):
         return PGet(filled(value.of, choice), _place(value, choice))
+    if isinstance(value, (tuple, list)):
+        return type(value)(spread(value, choice))
+    return with_parts(value, lambda part: filled(part, choice))
+
+
+def with_parts(value: AnyValue, change: Callable[[AnyValue], AnyValue]) -> AnyValue:
+    """A pattern, a guard or a value within one, with its operands, attributes or arguments changed; itself if it has none."""
+    if isinstance(value, PCall):
+        return PCall(value.op, [change(arg) for arg in value.args], {name: change(one) for name, one in value.attrs.items()})
+    if isinstance(value, PTuple):
+        return PTuple([change(field) for field in value.fields])
+    if isinstance(value, PGet):
+        return PGet(change(value.of), value.index)
     if isinstance(value, PJoined):
-        return PJoined(filled(value.of, choice), value.axis, value.alike)
+        return PJoined(change(value.of), value.axis, value.alike)
     if isinstance(value, PNumber):
-        return value.of_value(filled(value.value, choice))
+        return value.of_value(change(value.value))
     if isinstance(value, Guard):
-        return Guard(value.function, [filled(arg, choice) for arg in value.args])
+        return Guard(value.function, [change(arg) for arg in value.args])
     if isinstance(value, Computed):
-        return Computed(value.function, [filled(arg, choice) for arg in value.args])
-    assert isinstance(value, (tuple, list))
-    return type(value)(spread(value, choice))
+        return Computed(value.function, [change(arg) for arg in value.args])
+    return type(value)([change(part) for part in value]) if isinstance(value, (tuple, list)) else value
 
 
 def _place(value: PGet, choice: Choice) -> AnyValue:

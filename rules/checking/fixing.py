@@ -14,9 +14,10 @@ from passat.rules.attribute_arithmetic import equals
 from passat.rules.checking.trial import Trier, Verdict
 from passat.rules.checking.trying import WRONG, Checked, tried, triers
 from passat.rules.engine.matching import Bindings
+from passat.rules.expansion import with_parts
 from passat.rules.guards import Guard, Reject, guard
 from passat.rules.multi_pattern import Each, MultiRule
-from passat.rules.pattern import AttrHole, Pattern, PCall, PConst, PGet, PTuple, PVar, subterms
+from passat.rules.pattern import AttrHole, Pattern, PCall, PConst, PGet, PVar, subterms
 from passat.rules.rule import FINITE, KEPT, LIBERTIES, Liberty, Rule
 
 Match = tuple[Bindings, ...]
@@ -145,14 +146,11 @@ def _with_defaults(rule: Rule, call: PCall) -> Rule:
     return Rule(left, rule.rhs, rule.guards, back=rule.back, kind=rule.kind, **said)
 
 
-def _closed(node: Pattern, like: PCall) -> Pattern:
+def _closed(node: AnyValue, like: PCall) -> AnyValue:
     """The pattern with default attributes wherever the operator is applied with any attributes."""
-    if isinstance(node, PCall):
-        attrs = {} if node.op is like.op and _is_open(node) else node.attrs
-        return PCall(node.op, [_closed(arg, like) for arg in node.args], attrs)
-    if isinstance(node, PTuple):
-        return PTuple([_closed(field, like) for field in node.fields])
-    return PGet(_closed(node.of, like), node.index) if isinstance(node, PGet) else node
+    if isinstance(node, PCall) and node.op is like.op and _is_open(node):
+        node = PCall(node.op, node.args)
+    return with_parts(node, lambda part: _closed(part, like))
 
 
 class _Evidence:

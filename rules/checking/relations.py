@@ -16,17 +16,15 @@ from passat.rules.cost import ROOFLINE, program_cost
 from passat.rules.engine.graph import Graph, Symbol
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.rebuild import rebuild
+from passat.rules.expansion import with_parts
 from passat.rules.guards import Guard
-from passat.rules.multi_pattern import PJoined
 from passat.rules.pattern import (
     AttrHole,
-    Computed,
     Pattern,
     PCall,
     PConst,
     PGet,
     PLiteral,
-    PNumber,
     PTuple,
     PVar,
     attr_holes,
@@ -265,16 +263,4 @@ def _put(value: AnyValue, solution: _Solution) -> AnyValue:
     """A term, attribute or argument after substitution."""
     if isinstance(value, (PVar, PConst, AttrHole)):
         return solution.get(value.name, value)
-    if isinstance(value, Computed):
-        return Computed(value.function, [_put(arg, solution) for arg in value.args])
-    if isinstance(value, PNumber):
-        return value.of_value(_put(value.value, solution))
-    if isinstance(value, PJoined):
-        return PJoined(_put(value.of, solution), value.axis, value.alike)
-    if isinstance(value, PCall):
-        return PCall(value.op, [_put(arg, solution) for arg in value.args], {k: _put(v, solution) for k, v in value.attrs.items()})
-    if isinstance(value, PTuple):
-        return PTuple([_put(field, solution) for field in value.fields])
-    if isinstance(value, PGet):
-        return PGet(_put(value.of, solution), value.index)
-    return tuple(_put(part, solution) for part in value) if isinstance(value, (tuple, list)) else value
+    return with_parts(value, lambda part: _put(part, solution))

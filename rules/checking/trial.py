@@ -33,9 +33,10 @@ from passat.rules.engine.graph import TUPLE, Graph, symbol
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Bindings, Matcher
 from passat.rules.engine.rebuild import rebuild
+from passat.rules.expansion import with_parts
 from passat.rules.guards import Check, Guard, Reject
 from passat.rules.multi_pattern import MultiRule
-from passat.rules.pattern import Computed, Pattern, PCall, PConst, PGet, PTuple, PValue, PVar
+from passat.rules.pattern import Pattern, PCall, PConst, PTuple, PValue, PVar
 from passat.rules.rule import EAGER, EXACT, FINITE, JOINING, Rule
 
 
@@ -312,8 +313,8 @@ def several(rule: MultiRule, roots: int) -> tuple[PTuple, tuple[Guard, ...]]:
         return _filled(value, lambda hole: hole if hole.name in shared else type(hole)(f"{hole.name}{number}"))
 
     numbers = range(1, roots + 1)
-    guards = [Guard(guard.function, [numbered(arg, number) for arg in guard.args]) for number in numbers for guard in rule.guards]
-    return PTuple([numbered(rule.lhs, number) for number in numbers]), tuple(guards)
+    guards = tuple(numbered(guard, number) for number in numbers for guard in rule.guards)
+    return PTuple([numbered(rule.lhs, number) for number in numbers]), guards
 
 
 def _with_inner(pattern: Pattern, guards: Sequence[Guard], inner: Inner) -> tuple[Pattern, tuple[Guard, ...]]:
@@ -328,18 +329,10 @@ def _with_inner(pattern: Pattern, guards: Sequence[Guard], inner: Inner) -> tupl
         return _filled(value, lambda hole: by if hole.name == inner.hole else hole)
 
     holes = [part for operand in operands for part in (operand.fields if isinstance(operand, PTuple) else (operand,))]
-    of_operands = [Guard(guard.function, [filled(arg, by) for arg in guard.args]) for by in holes for guard in guards]
-    return filled(pattern, PCall(op, [*operands, ...] if op.attr_params else operands)), tuple(of_operands)
+    of_operands = tuple(filled(guard, by) for by in holes for guard in guards)
+    return filled(pattern, PCall(op, [*operands, ...] if op.attr_params else operands)), of_operands
 
 
 def _filled(value: AnyValue, by: Callable[[PVar | PConst], Pattern]) -> AnyValue:
     """A pattern, or an argument of a guard, with other terms in place of its holes."""
-    if isinstance(value, (PVar, PConst)):
-        return by(value)
-    if isinstance(value, PCall):
-        return PCall(value.op, [_filled(arg, by) for arg in value.args], value.attrs)
-    if isinstance(value, PTuple):
-        return PTuple([_filled(part, by) for part in value.fields])
-    if isinstance(value, PGet):
-        return PGet(_filled(value.of, by), value.index)
-    return Computed(value.function, [_filled(arg, by) for arg in value.args]) if isinstance(value, Computed) else value
+    return by(value) if isinstance(value, (PVar, PConst)) else with_parts(value, lambda part: _filled(part, by))
