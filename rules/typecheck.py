@@ -99,7 +99,7 @@ def _check_direction(rule: Rule) -> None:
 
 def _check_calls(rule: Rule) -> None:
     """Raises RuleError for a guard or computed value with the wrong number of arguments."""
-    for call in _values(rule):
+    for call in values_of(rule):
         if isinstance(call, (Guard, Computed)):
             try:
                 inspect.signature(call.function).bind(*call.args)
@@ -107,13 +107,13 @@ def _check_calls(rule: Rule) -> None:
                 raise RuleError(f"rule {rule.name} [{rule!r}]: {call!r}: {error}") from None
 
 
-def _values(rule: Rule) -> Iterator[AnyValue]:
-    """The guards of a rule, the values of its right side, and the values within these."""
-    pending: list[AnyValue] = [*rule.guards, *values_in(rule.rhs)]
+def values_of(rule: Rule) -> Iterator[AnyValue]:
+    """The guards of a rule, its right side, and the values within these."""
+    pending: list[AnyValue] = [*rule.guards, rule.rhs]
     while pending:
         value = pending.pop()
         yield value
-        pending += value.args if isinstance(value, Guard) else arguments_of(value)
+        pending += value.args if isinstance(value, Guard) else values_in(value) if isinstance(value, Pattern) else arguments_of(value)
 
 
 def _check_names(rule: Rule) -> None:
@@ -122,7 +122,7 @@ def _check_names(rule: Rule) -> None:
     for node in subterms(rule.lhs):
         if isinstance(node, PCall) and isinstance(hole := node.attrs.get("attrs"), AttrHole):
             operators.setdefault(hole.name, []).extend(node.op.operators() if isinstance(node.op, OperatorHole) else [node.op])
-    for value in _values(rule):
+    for value in values_of(rule):
         if isinstance(value, Computed) and value.function is _ITEM and isinstance(hole := value.args[0], AttrHole):
             name, of = value.args[1], operators.get(hole.name, [])
             if of and isinstance(name, str) and not any(isinstance(op, OpaqueOp) or name in op.attr_params for op in of):

@@ -16,14 +16,15 @@ import passat.rules.passes  # noqa: F401  # importing registers the passes of th
 from passat.passmgr import EVERYTHING, Pass, get_entry, list_passes
 from passat.passmgr.options import show_annotation, show_value
 from passat.render import plain_table
+from passat.rules.guards import Guard
 from passat.rules.holes import OperatorHole
 from passat.rules.library import rule_files, rule_sets
-from passat.rules.multi_pattern import PJoined
-from passat.rules.pattern import Computed, Pattern, PCall, PNumber, subterms
+from passat.rules.pattern import Computed, PCall, subterms
 from passat.rules.registered import other_passes, registered_rule_passes
 from passat.rules.rule import KEPT, MIXED, REDUCING, RESOLVED, Rule, RuleSet, RuleSetMeta
 from passat.rules.rule_pass import ALWAYS, RulePass
 from passat.rules.symbolic import is_written
+from passat.rules.typecheck import values_of
 
 
 class Subject(NamedTuple):
@@ -78,53 +79,25 @@ def runners(passes: Sequence[tuple[str, RulePass]]) -> dict[RuleSetMeta, dict[st
 
 def operators_of(rules: Iterable[Rule]) -> list[str]:
     """The names of the operators on either side of some rules, sorted."""
-    stack: list[tuple[Rule, Pattern]] = [(rule, side) for rule in rules for side in (rule.lhs, rule.rhs)]
     names: set[str] = set()
-    while stack:
-        rule, side = stack.pop()
-        for node in subterms(side):
+    for rule in rules:
+        for node in (*subterms(rule.lhs), *subterms(rule.rhs)):
             if isinstance(node, PCall):
                 hole: object = node.op
                 names |= {one.name for one in hole.fitting(rule.lhs)} if isinstance(hole, OperatorHole) else {node.op.name}
-            elif isinstance(node, PJoined):
-                stack.append((rule, node.of))
     return sorted(names)
 
 
 def named_functions(rules: Iterable[Rule]) -> tuple[list[Callable[..., AnyValue]], list[Callable[..., AnyValue]]]:
     """The guard functions of some rules, and the functions that compute attributes and numbers; each sorted by name."""
-    guards: set[Callable[..., AnyValue]] = set()
-    computed: set[Callable[..., AnyValue]] = set()
-    for rule in rules:
-        stack: list[AnyValue] = [rule.rhs]
-        for guard in rule.guards:
-            guards.add(guard.function)
-            stack += guard.args
-        while stack:
-            value = stack.pop()
-            if isinstance(value, Computed):
-                computed.add(value.function)
-                stack += value.args
-            elif isinstance(value, (tuple, list)):
-                stack += value
-            elif isinstance(value, Pattern):
-                for node in subterms(value):
-                    if isinstance(node, PCall):
-                        stack += node.attrs.values()
-                    elif isinstance(node, PNumber):
-                        stack.append(node.value)
-                    elif isinstance(node, PJoined):
-                        stack.append(node.of)
-    return _named(guards), _named(computed)
+    values = [value for rule in rules for value in values_of(rule)]
+    kinds = [{value.function for value in values if isinstance(value, kind)} for kind in (Guard, Computed)]
+    return _named(kinds[0]), _named(kinds[1])
 
 
 def _named(functions: Iterable[Callable[..., AnyValue]]) -> list[Callable[..., AnyValue]]:
     """The functions that texts of rules name, not those of operators, sorted."""
-    return sorted([function for function in functions if not is_written(function)], key=_order)
-
-
-def _order(function: Callable[..., AnyValue]) -> tuple[str, str]:
-    return function.__name__, function.__module__
+    return sorted([one for one in functions if not is_written(one)], key=lambda one: (one.__name__, one.__module__))
 
 
 def call_of(function: Callable[..., AnyValue]) -> str:

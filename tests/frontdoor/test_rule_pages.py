@@ -22,7 +22,8 @@ from passat.cli.app import app
 from passat.pipelines import build_pipeline
 from passat.rule_pages import library_table, page
 from passat.rules import library
-from passat.rules.guards import is_all, is_float, same_type
+from passat.rules.guards import compose, is_all, is_float, same_type
+from passat.rules.holes import cases
 from passat.rules.library import Arithmetic, FastMath, Parallel
 from passat.rules.passes import default_pipeline
 from passat.rules.pattern import RuleError, attributes, constants, op, tensors
@@ -170,6 +171,13 @@ def test_descriptions_of_guards() -> None:
     _, computed = named_functions(library.Transposes)
     assert [function.__name__ for function in computed] == ["compose", "new_shape"]
     assert ">>>" not in meaning(computed[0])
+
+
+def test_functions_of_some_cases_are_named() -> None:
+    kind = cases("kind", "exp", "log")
+    called = kind(exp=op.exp(x), log=op.log(x))
+    rule = op.transpose(called, axes=p) >> op.transpose(called, axes=kind(exp=compose(p, p), log=p))
+    assert [function.__name__ for function in named_functions([rule])[1]] == ["compose"]
 
 
 def test_operators_of_rules_with_several_roots_count_on_both_sides() -> None:
