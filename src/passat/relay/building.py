@@ -10,7 +10,7 @@ attributes of the operator and the type of its data. Relay finds these types dur
 
 import inspect
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Concatenate, ParamSpec, TypeAlias
 
@@ -216,7 +216,7 @@ def rank(name: str, what: str, expr: Expr) -> int:
 def only(name: str, what: str, value: object, *allowed: object) -> None:
     """Raises ValueError for an argument whose value the operator does not support."""
     if value not in allowed:
-        raise ValueError(f"relay.{name}: {what}={value!r} is not supported; {_one_of(allowed)} is")
+        raise ValueError(f"relay.{name}: {what}={value!r} is not supported; {' or '.join(repr(value) for value in allowed)} is")
 
 
 def result_dtype(out_dtype: str | None, data: Expr) -> str:
@@ -235,10 +235,6 @@ def only_dtype(name: str, out_dtype: str | None, data: Expr) -> None:
         raise ValueError(
             f"relay.{name}: out_dtype={out_dtype!r} is not supported: the result has the element type of data, which is {found}"
         )
-
-
-def _one_of(values: Iterable[object]) -> str:
-    return " or ".join(repr(value) for value in values)
 
 
 _NAMES = {("x",): ("data",), ("x", "y"): ("lhs", "rhs")}

@@ -5,6 +5,7 @@ Arguments that Passat's operator does not support raise ValueError.
 """
 
 from collections.abc import Sequence
+from typing import Any as AnyValue
 
 import numpy as np
 
@@ -12,9 +13,8 @@ from passat.ir.expr import Call, Constant, Expr, TupleGetItem, const
 from passat.ir.gradients.windows import laid_out_as, weight_gradient
 from passat.ir.op import call_op
 from passat.ir.ops.padding import plain_value
-from passat.ir.ops.windows import begins_ends, per_axis
 from passat.ir.types import TensorType
-from passat.relay.building import Numbers, call, known_type, numbers, only, only_dtype, operand, rank, result_dtype, type_weights
+from passat.relay.building import Numbers, call, known_type, only, only_dtype, operand, rank, result_dtype, type_weights, window_attributes
 from passat.relay.names import explain_arguments
 
 __all__ = [
@@ -82,41 +82,29 @@ def layer_norm(data: Expr, gamma: Expr, beta: Expr, axis: int = -1, epsilon: flo
     """Normalization by the mean and variance along the last axis; `center` and `scale` say whether beta and gamma are used."""
     if axis != -1 and axis != rank("nn.layer_norm", "data", operand("nn.layer_norm", "data", data)) - 1:
         raise ValueError(f"relay.nn.layer_norm: axis={axis} is not supported; the last axis is")
-    return call(
-        "nn.layer_norm",
-        data,
-        *_affine("nn.layer_norm", operand("nn.layer_norm", "data", data), axis, gamma, beta, center, scale),
-        axis=-1,
-        epsilon=epsilon,
-    )
+    return _norm("nn.layer_norm", data, gamma, beta, center, scale, axis=-1, epsilon=epsilon)
 
 
 def instance_norm(
     data: Expr, gamma: Expr, beta: Expr, axis: int = 1, epsilon: float = 1e-5, center: bool = True, scale: bool = True
 ) -> Call:
     """Normalization of each sample and channel by its mean and variance."""
-    return call(
-        "nn.instance_norm",
-        data,
-        *_affine("nn.instance_norm", operand("nn.instance_norm", "data", data), axis, gamma, beta, center, scale),
-        axis=axis,
-        epsilon=epsilon,
-    )
+    return _norm("nn.instance_norm", data, gamma, beta, center, scale, axis=axis, epsilon=epsilon)
 
 
 def group_norm(
     data: Expr, gamma: Expr, beta: Expr, num_groups: int, axis: int = 1, epsilon: float = 1e-5, center: bool = True, scale: bool = True
 ) -> Call:
     """Normalization of each sample and group of channels by its mean and variance."""
-    affine = _affine("nn.group_norm", operand("nn.group_norm", "data", data), axis, gamma, beta, center, scale)
-    return call("nn.group_norm", data, *affine, num_groups=num_groups, axis=axis, epsilon=epsilon)
+    return _norm("nn.group_norm", data, gamma, beta, center, scale, num_groups=num_groups, axis=axis, epsilon=epsilon)
 
 
-def _affine(name: str, data: Expr, axis: int, gamma: Expr, beta: Expr, center: bool, scale: bool) -> tuple[Expr, Expr]:
-    """Scale and shift; ones and zeros if they are not used."""
-    factor, shift = operand(name, "gamma", gamma), operand(name, "beta", beta)
-    type_weights(name, (data, factor, shift), {"axis": axis})
-    return factor if scale else call("ones_like", factor), shift if center else call("zeros_like", shift)
+def _norm(name: str, data: Expr, gamma: Expr, beta: Expr, center: bool, scale: bool, **attrs: float) -> Call:
+    """A normalization whose scale and shift are ones and zeros if they are not used."""
+    operands = [operand(name, "data", data), operand(name, "gamma", gamma), operand(name, "beta", beta)]
+    type_weights(name, operands, attrs)
+    factor, shift = operands[1:]
+    return call(name, data, factor if scale else call("ones_like", factor), shift if center else call("zeros_like", shift), **attrs)
 
 
 def prelu(data: Expr, alpha: Expr, axis: int = 1) -> Call:
@@ -207,14 +195,9 @@ def conv2d_backward_weight(
         raise ValueError(f"relay.{name}: kernel_size is missing")
     only_dtype(name, out_dtype, data)
     only(name, "channels", channels, None, result.shape[grad_layout.index("C")])
-    attrs = {
-        "strides": per_axis(numbers(name, "strides", strides), 2, "strides"),
-        "padding": tuple(number for part in begins_ends(numbers(name, "padding", padding), 2) for number in part),
-        "dilation": per_axis(numbers(name, "dilation", dilation), 2, "dilation"),
-        "groups": groups,
-    }
+    attrs: dict[str, AnyValue] = {**window_attributes(name, strides, padding, dilation, kernel_size), "groups": groups}
+    window = attrs.pop("kernel_size")
     shape = tuple(type_.concrete_shape[data_layout.index(letter)] for letter in "NCHW")
-    window = per_axis(numbers(name, "kernel_size", kernel_size), 2, "kernel_size")
     found = weight_gradient(laid_out_as(data, data_layout, "NCHW"), shape, laid_out_as(grad, grad_layout, "NCHW"), window, attrs)
     return laid_out_as(found, "OIHW", kernel_layout)
 

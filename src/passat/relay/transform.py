@@ -3,7 +3,7 @@
 Passes registered under `relay._transform.` without a function here are also found by name.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final, overload
 from typing import Any as AnyValue
 
@@ -52,9 +52,15 @@ from passat.relay.build_module import build_config
 if TYPE_CHECKING:  # they are found by name, since importing Relay loads no rules
     from passat.rules.passes.compiler_regions import MergeCompilerRegions
     from passat.rules.passes.fuse_ops import DefuseOps, FuseOps
+    from passat.rules.passes.layouts import alter_op_layout as AlterOpLayout
+    from passat.rules.passes.layouts import convert_layout as ConvertLayout
+    from passat.rules.passes.merge_composite import MergeComposite
     from passat.rules.passes.partial_evaluate import PartialEvaluate
     from passat.rules.passes.partition_graph import PartitionGraph
     from passat.rules.passes.simplify import DeadCodeElimination
+    from passat.rules.passes.simplify import dynamic_to_static as DynamicToStatic
+    from passat.rules.passes.simplify import eliminate_common_subexpr as EliminateCommonSubexpr
+    from passat.rules.passes.split_args import SplitArgs
 
 
 @overload
@@ -222,16 +228,6 @@ def Legalize(*sets: AnyValue, legalize_map_attr_name: str = "FTVMLegalize") -> P
     return _make("Legalize", sets=sets, attribute=legalize_map_attr_name)
 
 
-def DynamicToStatic() -> Pass:
-    """Replaces dynamic operators of known sizes by static ones."""
-    return _make("DynamicToStatic")
-
-
-def EliminateCommonSubexpr(fskip: Callable[[AnyValue], bool] | None = None) -> Pass:
-    """Common subexpression elimination, except for expressions for which `fskip` is true."""
-    return _make("EliminateCommonSubexpr", fskip=fskip)
-
-
 def ForwardFoldScaleAxis() -> Pass:
     """Scales move into the weights of the products behind them, past rectifiers and sums, if all uses of the scaled tensor end in such
     products."""
@@ -264,33 +260,11 @@ def CombineParallelBatchMatmul(min_num_branches: int = 3) -> Pass:
     return _make("CombineParallelBatchMatmul", min_num_branches=min_num_branches, always=True)
 
 
-def SplitArgs(max_function_args: int) -> Pass:
-    """Splits concatenations of more operands than a function of the target may have."""
-    return _make("SplitArgs", max_function_args=max_function_args)
-
-
-def MergeComposite(pattern_table: AnyValue = ()) -> Pass:
-    """Moves matches of the patterns of a table into functions with the attribute `Composite`. Patterns are those of
-    `relay.dataflow_pattern`, with a check function of the expression, or those of rules (`passat.rules.pattern`), with guards."""
-    return _make("MergeComposite", pattern_table=pattern_table)
-
-
 def AnnotateTarget(targets: str | Sequence[str], include_non_call_ops: bool = True) -> Pass:
     """Marks the beginnings and ends of regions for external compilers, given by one name or several in order of priority. A compiler takes
     operators whose function registered as `target.NAME` returns true, and functions that MergeComposite created from patterns `NAME.`..."""
     names = (targets,) if isinstance(targets, str) else tuple(targets)
     return _make("AnnotateTarget", targets=names, include_non_call_ops=include_non_call_ops)
-
-
-def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> Pass:
-    """Converts convolutions and poolings to the requested layouts, by operator name: that of the data, and that of the weight or "default".
-    Inserts few transposes."""
-    return _make("ConvertLayout", desired_layouts=desired_layouts)
-
-
-def AlterOpLayout() -> Pass:
-    """Converts operators to the layouts that the target prefers (`passat.rules.passes.layouts.register_alter_op_layout`), if any."""
-    return _make("AlterOpLayout")
 
 
 def FakeQuantizationToInteger(hard_fail: bool = False, use_qat: bool = False, optional_qnn_ops: Sequence[str] | None = None) -> Pass:
