@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from passat.ir.op import Op, get_op
+from passat.ir.op import get_op
 from passat.ir.shape import Any, Dim, Monomial, SymDim
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, Type
@@ -295,11 +295,7 @@ def tree_of(dim: Dim, x: Term) -> Tree:
 
 def apply(name: str, *operands: Tree) -> Applied:
     """A call in a tree."""
-    return Applied(_op(name), operands)
-
-
-def _op(name: str) -> Op:
-    return get_op(name)
+    return Applied(get_op(name), operands)
 
 
 def integer(value: int, x: Term) -> Tensor:

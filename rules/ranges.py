@@ -292,14 +292,19 @@ def _clipped(call: Made, facts: Sequence[AnyValue]) -> Range | None:
     return _either_zero(Range(low, high, x.nan))
 
 
-@_of("nn.hard_sigmoid")
-def _hard_sigmoid(call: Made, facts: Sequence[AnyValue]) -> Range | None:
-    return Range(-0.0, 1.0, facts[0].nan or facts[0].has_infinity)
+_BOUNDED: Final = {
+    "cos": (-1 - _SLACK, 1 + _SLACK),
+    "nn.hard_sigmoid": (-0.0, 1.0),
+    "nn.softmax": (0.0, 1 + _SLACK),
+    "sin": (-1 - _SLACK, 1 + _SLACK),
+}
+"""Bounds of functions whose results are NaN for some infinite operands only."""
 
 
-@_of("sin", "cos")
-def _wave(call: Made, facts: Sequence[AnyValue]) -> Range | None:
-    return Range(-1 - _SLACK, 1 + _SLACK, facts[0].nan or facts[0].has_infinity)
+@_of(*_BOUNDED)
+def _bounded(call: Made, facts: Sequence[AnyValue]) -> Range | None:
+    low, high = _BOUNDED[call.op.name]
+    return Range(low, high, facts[0].nan or facts[0].has_infinity)
 
 
 @_of("sqrt")
@@ -327,11 +332,6 @@ def _cast(call: Made, facts: Sequence[AnyValue]) -> Range | None:
             low, high = _array(call, [x.low, x.high]).astype(to_numpy(made.dtype)).astype(np.float64).tolist()
         return Range(low, high, x.nan)
     return None if x.nan or x.has_infinity else Range(math.trunc(x.low), math.trunc(x.high))
-
-
-@_of("nn.softmax")
-def _softmax(call: Made, facts: Sequence[AnyValue]) -> Range | None:
-    return Range(0.0, 1 + _SLACK, facts[0].nan or facts[0].has_infinity)
 
 
 # ---- two operands, which broadcast

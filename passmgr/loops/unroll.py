@@ -11,7 +11,6 @@ from passat.ir.prim_func import PrimFunc
 from passat.ir.tir.expr import IntImm, const
 from passat.ir.tir.functor import Mutator, post_order, substitute
 from passat.ir.tir.linear import Polynomials
-from passat.ir.tir.node import Node
 from passat.ir.tir.stmt import AttrStmt, For, ForKind, SeqStmt, Stmt, nothing, stmt_seq
 from passat.ir.tir.types import TirError
 from passat.passmgr.context import PassContext
@@ -128,7 +127,7 @@ class _Unroller(Mutator):
 
 def _unrolled(node: For, extent: int) -> Stmt:
     """The bodies of a loop one after another."""
-    size = max(extent, 0) * _size(node.body)
+    size = max(extent, 0) * len(post_order(node.body))
     if size > MAX_STATEMENTS:
         raise TirError(
             f"the loop over {node.loop_var.name} cannot be unrolled: its {extent} iterations would have {size} statements and expressions, "
@@ -136,10 +135,6 @@ def _unrolled(node: For, extent: int) -> Stmt:
         )
     bodies = [substitute(node.body, {node.loop_var: node.min + const(step, node.loop_var.dtype)}) for step in range(extent)]
     return stmt_seq(*bodies) if bodies else nothing()
-
-
-def _size(node: Node) -> int:
-    return len(post_order(node))
 
 
 def _constant(node: AttrStmt) -> int:

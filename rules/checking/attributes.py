@@ -141,14 +141,6 @@ def _squeeze(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
     return {"axis": sampler.pick([None, some, some])}
 
 
-def _batch_flatten(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
-    return {"axis": sampler.integer(-len(shape), len(shape))}
-
-
-def _cast(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
-    return {"dtype": dtype if sampler.chance(0.2) else sampler.pick(ALL_TYPES)}
-
-
 def _broadcast_to(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
     if len(shape) == 5 and shape[2] == 1 and sampler.chance(0.6):
         return {"shape": (*shape[:2], sampler.full(), *shape[3:])}
@@ -188,17 +180,9 @@ def _strided_slice(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
     }
 
 
-def _clip(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
-    return {"a_min": sampler.pick((None, 0, -0.0, -1, 2)), "a_max": sampler.pick((None, 1, -0.0, 5, -3))}
-
-
 def _batch_norm(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
     epsilon = sampler.pick((1e-5, 1e-3, 0.1))
     return {"axis": sampler.pick((1, 1, 1, 1, -1, 0)), "epsilon": epsilon, "center": sampler.chance(0.9), "scale": sampler.chance(0.9)}
-
-
-def _bias_add(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
-    return {"axis": sampler.pick((1, 1, -1, 0))}
 
 
 def _layout_transform(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
@@ -228,10 +212,6 @@ def _concatenate(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
     return {"axis": sampler.integer(-rank, rank - 1)}
 
 
-def _stack(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
-    return {"axis": sampler.integer(-len(shape) - 1, len(shape))}
-
-
 def _reverse(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
     one = sampler.integer(0, len(shape) - 1) if shape else 0
     return {"axis": sampler.pick([one, (one,)])}
@@ -250,14 +230,6 @@ def _batch_to_space(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
     block = sampler.pick([size for size in (1, 2, 3) if shape and shape[0] % size == 0] or [1])
     crop = sampler.pick((0, 0, 1)) if len(shape) > 1 and shape[1] > 0 else 0
     return {"block_shape": (block,) if len(shape) > 1 else (), "crops": ((crop, 0),) if len(shape) > 1 else ()}
-
-
-def _take(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
-    return {"axis": sampler.pick([None, *range(-len(shape), len(shape))])}
-
-
-def _gather_nd(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
-    return {"batch_dims": sampler.pick((0, 0, 0, 1))}
 
 
 def _pool(op: Op, shape: Shape, sampler: Sampler) -> Attributes:
@@ -300,25 +272,25 @@ def convolution_attributes(rank: int, sampler: Sampler) -> Attributes:
 
 _DRAWERS: Final[dict[str, Drawer]] = {
     "broadcast_to": _broadcast_to,
-    "cast": _cast,
-    "clip": _clip,
+    "cast": lambda _, dtype, sampler: {"dtype": dtype if sampler.chance(0.2) else sampler.pick(ALL_TYPES)},
+    "clip": lambda _, __, sampler: {"a_min": sampler.pick((None, 0, -0.0, -1, 2)), "a_max": sampler.pick((None, 1, -0.0, 5, -3))},
     "concatenate": _concatenate,
     "expand_dims": _expand_dims,
     "layout_transform": _layout_transform,
-    "gather_nd": _gather_nd,
-    "nn.batch_flatten": _batch_flatten,
+    "gather_nd": lambda _, __, sampler: {"batch_dims": sampler.pick((0, 0, 0, 1))},
+    "nn.batch_flatten": lambda shape, _, sampler: {"axis": sampler.integer(-len(shape), len(shape))},
     "nn.batch_norm": _batch_norm,
     "nn.batch_to_space_nd": _batch_to_space,
-    "nn.bias_add": _bias_add,
+    "nn.bias_add": lambda _, __, sampler: {"axis": sampler.pick((1, 1, -1, 0))},
     "nn.matmul": _matmul,
     "nn.pad": _pad,
     "nn.space_to_batch_nd": _space_to_batch,
     "reverse": _reverse,
     "split": _split,
     "squeeze": _squeeze,
-    "stack": _stack,
+    "stack": lambda shape, _, sampler: {"axis": sampler.integer(-len(shape) - 1, len(shape))},
     "strided_slice": _strided_slice,
-    "take": _take,
+    "take": lambda shape, _, sampler: {"axis": sampler.pick([None, *range(-len(shape), len(shape))])},
     "tile": _tile,
     "transpose": _transpose,
 }

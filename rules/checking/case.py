@@ -266,8 +266,6 @@ def is_float(array: Array) -> bool:
 
 def limit_of(dtype: str) -> float:
     """The maximum of a floating-point type."""
-    import ml_dtypes
-
     return float(ml_dtypes.finfo(to_numpy(dtype)).max)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
 
 

@@ -134,7 +134,7 @@ class FakeQuantizationToInteger(FunctionPass):
         types = AffineTypes()
         made: dict[int, Expr] = {}
         known = {id(call) for call in calls}
-        out = None if end is None else _type_of_quantize(end)
+        out = None if end is None else TensorAffineType(end.args[1], end.args[2], end.attrs.out_dtype, end.attrs.axis)
         last = calls[-1]
         starts = last.args if end is None else end.args[:1]
         for node in [*post_order(*starts, into=lambda node: not _is(node, dequantize)), last]:
@@ -201,10 +201,6 @@ def _type_of_dequantize(call: Call) -> TensorAffineType:
     data = infer_type(call.args[0]).checked_type
     assert isinstance(data, TensorType)
     return TensorAffineType(call.args[1], call.args[2], data.dtype, call.attrs.axis)
-
-
-def _type_of_quantize(call: Call) -> TensorAffineType:
-    return TensorAffineType(call.args[1], call.args[2], call.attrs.out_dtype, call.attrs.axis)
 
 
 SINGLE: Final = frozenset(

@@ -1,6 +1,7 @@
 """The pass FuseOps: groups calls along post-dominators in Relay's three phases, and outlines each group as a function. DefuseOps inlines
 them again. Walks, not rules: a group depends on all paths from a call to its post-dominator, and on the groups formed before."""
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -224,7 +225,7 @@ class _Fuser:
         self._groups = Groups(self._flow, max_depth or 0)
         if max_depth is not None:
             self._groups.fuse()
-        self._parts: dict[int, _Made] = {}
+        self._parts = defaultdict[int, _Made](_Made)
         self._done: list[Expr] = []
         self.count = 0
 
@@ -252,7 +253,7 @@ class _Fuser:
 
     def _call(self, number: int, call: Call, op: Op) -> Expr:
         root = self._groups.root(number)
-        group = self._group(root)
+        group = self._parts[root]
         group.has_calls = True
         group.only_reshapes = group.only_reshapes and op.name in _RESHAPES
         made = self._typed(Call(op, self._operands(call.args, number, op), call.attrs, call._type_args, call.span), call)
@@ -270,7 +271,7 @@ class _Fuser:
         """The operands of a node inside its group. Values of other groups become parameters, and so do non-scalar constants, except those
         that determine the result type; absent operands (empty tuples) stay."""
         root = self._groups.root(number)
-        group = self._group(root)
+        group = self._parts[root]
         known = op.known_operands if op is not None else ()
         found = []
         for i, part in enumerate(parts):
@@ -293,12 +294,6 @@ class _Fuser:
         function = Function(params, body, None if isinstance(type_, IncompleteType) else type_, (), attrs)
         function.assume_type(FuncType([param.checked_type for param in params], type_))
         return Call(function, group.args).assume_type(type_)
-
-    def _group(self, root: int) -> _Made:
-        found = self._parts.get(root)
-        if found is None:
-            found = self._parts[root] = _Made()
-        return found
 
     def _made(self, part: Expr) -> Expr:
         number = self._flow.numbers.get(id(part))

@@ -199,19 +199,13 @@ def _interface(one: "ModelProto", other: "ModelProto") -> Iterator[str]:
     if one.ir_version != other.ir_version:
         yield f"the IR version {one.ir_version} became {other.ir_version}"
     yield from _opset_changes(one, other)
-    for what, values in (("input", _inputs), ("output", _outputs)):
-        before, after = values(one.graph), values(other.graph)
+    interfaces = (("input", open_inputs(one.graph), open_inputs(other.graph)), ("output", one.graph.output, other.graph.output))
+    for what, before, after in ((what, _types(mine), _types(theirs)) for what, mine, theirs in interfaces):
         for name in dict.fromkeys([*before, *after]):
             if before.get(name) != after.get(name):
-                yield (
-                    f"the {what} {name!r}, {before[name]}, is gone"
-                    if name not in after
-                    else (
-                        f"there is a new {what} {name!r}, {after[name]}"
-                        if name not in before
-                        else f"the {what} {name!r} was {before[name]} and is {after[name]}"
-                    )
-                )
+                both = f"the {what} {name!r} was {before.get(name)} and is {after.get(name)}"
+                gone = f"the {what} {name!r}, {before.get(name)}, is gone"
+                yield gone if name not in after else both if name in before else f"there is a new {what} {name!r}, {after[name]}"
         if list(before) != list(after) and set(before) == set(after):
             yield f"the order of the {what}s changed"
 
@@ -229,14 +223,6 @@ def _became(before: object, after: object) -> str:
     if before is None:
         return f"is new: {after}"
     return f"{before} is gone" if after is None else f"{before} became {after}"
-
-
-def _inputs(graph: "GraphProto") -> dict[str, str]:
-    return _types(open_inputs(graph))
-
-
-def _outputs(graph: "GraphProto") -> dict[str, str]:
-    return _types(graph.output)
 
 
 def _types(values: "Sequence[ValueInfoProto]") -> dict[str, str]:

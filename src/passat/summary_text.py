@@ -1,18 +1,19 @@
 """Summaries, differences and profiles of models as text."""
 
 from collections.abc import Mapping
+from dataclasses import astuple
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from passat.model_diff import Difference, ModelDiff
-from passat.model_summary import ModelSummary, Opaque, Value
+from passat.model_summary import ModelSummary, Opaque
 from passat.render import changed_operators, plain_table, seconds
 from passat.report import NOT_COUNTED, node_count
 
 if TYPE_CHECKING:
-    from passat.profiling import ModelProfile, OperatorTime, Ratio
+    from passat.profiling import ModelProfile, Ratio
 
 
 _VALUES: Final = 12
@@ -37,8 +38,7 @@ def render_summary(summary: ModelSummary) -> RenderableType:
 
 
 def _headline(summary: ModelSummary) -> Text:
-    count = summary.node_count
-    text = Text.assemble((summary.source, "bold"), f": {'1 node' if count == 1 else f'{count:,} nodes'}")
+    text = Text.assemble((summary.source, "bold"), f": {_counted(summary.node_count, 'node')}")
     text.append(f", {summary.weight_elements:,} elements in {_counted(summary.weights, 'initializer')} ({amount(summary.weight_bytes)})")
     text.append(f", estimated {seconds(summary.estimated_seconds)}")
     return text
@@ -54,14 +54,10 @@ def _values(summary: ModelSummary) -> RenderableType:
     table = plain_table("", "name", "type")
     for what, values in (("input", summary.inputs), ("output", summary.outputs)):
         for value in values[:_VALUES]:
-            table.add_row(what, Text(value.name), Text(_type(value)))
+            table.add_row(what, Text(value.name), Text("unknown" if value.type == "_" else value.type))
         if len(values) > _VALUES:
             table.add_row(what, f"... and {len(values) - _VALUES} more", "")
     return table
-
-
-def _type(value: Value) -> str:
-    return "unknown" if value.type == "_" else value.type
 
 
 def _operators(summary: ModelSummary) -> RenderableType:
@@ -142,8 +138,7 @@ def render_diff(diff: ModelDiff) -> RenderableType:
 
 
 def _model(sign: str, name: str, nodes: Mapping[str, int], size: int) -> Text:
-    count = node_count(nodes)
-    return Text.assemble(f"{sign} ", (name, "bold"), f": {'1 node' if count == 1 else f'{count:,} nodes'}, {amount(size)}")
+    return Text.assemble(f"{sign} ", (name, "bold"), f": {_counted(node_count(nodes), 'node')}, {amount(size)}")
 
 
 def _counts(diff: ModelDiff) -> str:
@@ -227,7 +222,7 @@ def _operator_times(profile: "ModelProfile") -> RenderableType:
     if rest:
         from passat.profiling import OperatorTime  # imports the code that runs models
 
-        sums = [sum(values) for values in zip(*(each[1:] for each in map(_numbers, rest)), strict=True)]
+        sums = [sum(values) for values in zip(*(astuple(each)[1:] for each in rest), strict=True)]
         shown = [*shown, OperatorTime(f"{len(rest)} others", *sums)]
     for each in shown:
         change = each.seconds_after - each.seconds_before
@@ -235,10 +230,6 @@ def _operator_times(profile: "ModelProfile") -> RenderableType:
         cells = (_time(each.seconds_before), _calls(each.calls_before), _time(each.seconds_after), _calls(each.calls_after))
         table.add_row(Text(each.operator), *cells, f"{sign}{seconds(abs(change))}")
     return table
-
-
-def _numbers(each: "OperatorTime") -> tuple[str, float, float, float, float]:
-    return each.operator, each.calls_before, each.seconds_before, each.calls_after, each.seconds_after
 
 
 def _time(value: float) -> str:

@@ -56,7 +56,7 @@ class VariantOptions:
         found = {
             "dims": parse_sizes(self.dim or ()),
             "input_shapes": _shapes(self.input_shape or ()),
-            "outputs": _names(self.outputs),
+            "outputs": self.outputs and _listed(self.outputs, "--outputs takes the names of outputs, separated by commas"),
             "opset": self.opset,
         }
         return {name: value for name, value in found.items() if value}
@@ -91,10 +91,11 @@ def _is_size(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 10
 
 
-def _names(entries: Sequence[str] | None) -> list[str]:
-    names = [name.strip() for entry in entries or () for name in entry.split(",") if name.strip()]
-    if entries and not names:
-        fail("--outputs takes the names of outputs, separated by commas", USAGE)
+def _listed(entries: Sequence[str], otherwise: str) -> list[str]:
+    """The names in some options, separated by commas. Ends the command with a sentence if there are none."""
+    names = [name.strip() for entry in entries for name in entry.split(",") if name.strip()]
+    if not names:
+        fail(otherwise, USAGE)
     return names
 
 
@@ -252,10 +253,12 @@ class Inspection:
         self._time = passmgr.PassTimingInstrument() if asked.time_passes else None
         self._memory = passmgr.PassMemoryInstrument(trace=True) if asked.memory_passes else None
         self._names: list[tuple[str, passmgr.PrintIRBefore | passmgr.PrintIRAfter]] = []
-        if asked.print_ir_before:
-            self._names.append(("--print-ir-before", passmgr.PrintIRBefore(_split("--print-ir-before", asked.print_ir_before))))
-        if asked.print_ir_after:
-            self._names.append(("--print-ir-after", passmgr.PrintIRAfter(_split("--print-ir-after", asked.print_ir_after))))
+        given = (("before", asked.print_ir_before, passmgr.PrintIRBefore), ("after", asked.print_ir_after, passmgr.PrintIRAfter))
+        for when, names, printing in given:
+            if names:
+                option = f"--print-ir-{when}"
+                said = f"{option} takes names of passes, separated by commas; '*' stands for all"
+                self._names.append((option, printing(_listed(names, said))))
         color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         self.printed = [(option, printing.names) for option, printing in self._names]
         """The names of the passes to print, by option."""
@@ -290,10 +293,3 @@ class Inspection:
         if self._memory is not None and self._memory.runs:
             head = "memory of each pass: allocated after it, and at its peak; growth of the process, and of its peak"
             print(f"{head}:\n{self._memory.render().expandtabs(2)}", file=sys.stderr)
-
-
-def _split(option: str, given: Sequence[str]) -> list[str]:
-    names = [name.strip() for text in given for name in text.split(",") if name.strip()]
-    if not names:
-        fail(f"{option} takes names of passes, separated by commas; '*' stands for all", USAGE)
-    return names
