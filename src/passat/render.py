@@ -1,4 +1,4 @@
-"""Output for people, with rich: reports as tables, colored on a terminal and plain elsewhere, and the progress line."""
+"""Output for people, with rich: reports as tables, in color on a terminal, as HTML in a notebook, else plain; and the progress line."""
 
 import contextlib
 import io
@@ -14,6 +14,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from passat.ir import markup
 from passat.report import KERNELS, NOT_COUNTED, PROVENANCE, Report
 from passat.verify import VerifyReport
 
@@ -264,6 +265,38 @@ def _percent(before: float, after: float) -> str:
         return ""
     percent = 100 * (after - before) / before
     return f" ({percent:+.0f} %)" if abs(percent) >= 0.5 else f" ({percent:+.1g} %)"
+
+
+_PLURALS: Final = {"pass": "passes"}
+_OPEN: Final = ("operators", "programs")
+"""The titles of tables that are shown unfolded."""
+
+
+def html(shown: RenderableType) -> str:
+    """Converts rich output to HTML: a line for each text, tables under the heading of their first column."""
+    parts = []
+    for part in _flat(shown):
+        if isinstance(part, Table):
+            headings = [_plain(column.header) for column in part.columns]
+            rows = zip(*([_plain(cell) for cell in column.cells] for column in part.columns), strict=True)
+            found = markup.table(headings, rows, [column.justify == "right" for column in part.columns])
+            title = _PLURALS.get(headings[0], f"{headings[0]}s")
+            parts.append(markup.folded(f"{title} ({part.row_count})", found, opened=title in _OPEN) if headings[0] else found)
+        elif isinstance(part, Text):
+            parts.append(f"<div>{markup.text(part.plain)}</div>" if part.plain else "")
+        else:
+            parts.append(markup.block(str(part)))
+    return "".join(parts)
+
+
+def _flat(shown: RenderableType) -> list[RenderableType]:
+    if not isinstance(shown, Group):
+        return [shown]
+    return [part for each in shown.renderables for part in _flat(each)]
+
+
+def _plain(cell: RenderableType) -> str:
+    return cell.plain if isinstance(cell, Text) else str(cell)
 
 
 DELAY: Final = 1.0

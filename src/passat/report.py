@@ -51,7 +51,7 @@ class Shown:
         return rendered(self)
 
     def _repr_html_(self) -> str:
-        from passat.notebook import html
+        from passat.render import html
 
         return html(self.__rich__())
 
