@@ -40,7 +40,7 @@ from passat.passmgr.inspection.printing import first_element, is_large
 from passat.passmgr.pass_info import PassInfo, StageInfo
 from passat.passmgr.passes import Pass
 from passat.passmgr.planning.plan import Step
-from passat.passmgr.registry import UnknownPassError, get_entry, name_and_options
+from passat.passmgr.registry import is_registered, name_and_options
 from passat.passmgr.sequential import Sequential, pipeline_text
 
 FORMAT: Final = 1
@@ -139,7 +139,7 @@ class CrashReproducer(ExecutionTracker):
         found = None if pipeline is None else locate(pipeline, ctx, begun)
         with _replaced_atomically(self.folder) as folder:
             constants = _Constants(folder, self._data_limit)
-            _put(folder, MODULE_NAME, astext(mod, form=constants.form))
+            put_file(folder, MODULE_NAME, astext(mod, form=constants.form))
             data: dict[str, AnyValue] = {
                 "format": FORMAT,
                 "pass": {
@@ -165,9 +165,9 @@ class CrashReproducer(ExecutionTracker):
             }
             if self._extra is not None:
                 self._extra(folder, data)
-            _put(folder, "error.txt", "".join(traceback.format_exception(error)))
-            _put(folder, "README.txt", _readme(_command(os.path.basename(self.folder), self._arguments), data))
-            _put(folder, JSON_NAME, json.dumps(data, indent=2) + "\n")
+            put_file(folder, "error.txt", "".join(traceback.format_exception(error)))
+            put_file(folder, "README.txt", _readme(_command(os.path.basename(self.folder), self._arguments), data))
+            put_file(folder, JSON_NAME, json.dumps(data, indent=2) + "\n")
 
 
 def _command(folder: str, arguments: Sequence[str]) -> str:
@@ -206,9 +206,10 @@ def _replaced_atomically(folder: str) -> Iterator[str]:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def _put(folder: str, name: str, text: str) -> None:
-    with open(os.path.join(folder, name), "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-        file.write(text)
+def put_file(folder: str, name: str, data: str | bytes | memoryview) -> None:
+    """Writes a file of a reproducer, and waits until it is on the disk."""
+    with open(os.path.join(folder, name), "wb") as file:
+        file.write(data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data)
         file.flush()
         os.fsync(file.fileno())
 
@@ -230,10 +231,7 @@ class _Constants:
             self.left_out += 1
             return form
         form["file"] = f"constant-{self.files}.bin"
-        with open(os.path.join(self._folder, form["file"]), "wb") as file:
-            file.write(array.reshape(-1).view(np.uint8).data)
-            file.flush()
-            os.fsync(file.fileno())
+        put_file(self._folder, form["file"], array.reshape(-1).view(np.uint8).data)
         self.files += 1
         self.bytes += array.nbytes
         return form
@@ -307,13 +305,8 @@ def _not_registered(pipeline: Pass) -> list[str]:
             stack.extend(reversed(pass_.members))
             continue
         name = name_and_options(pass_)[0]
-        try:
-            get_entry(name)
-        except UnknownPassError:
+        if not is_registered(name) or _text(pass_) is None:
             found[name] = None
-        else:
-            if _text(pass_) is None:
-                found[name] = None
     return list(found)
 
 

@@ -147,7 +147,7 @@ class _Planned:
     def sums(self, moved: Sequence[Place] = ()) -> list[Dim]:
         """The largest sums of memory that is allocated at the same time, without places that moved out."""
         kept = [place for place in self.places if place not in moved] if moved else self.places
-        own = _total(block.size for block in blocks_of(kept))
+        own = sum(block.size for block in blocks_of(kept))
         return [own + each for each in self.inside]
 
 
@@ -161,7 +161,7 @@ class Plan:
         allocated = _sums_around(found.memory.values(), lambda memory: not memory.is_used_after)
         kept = _sums_around(found.memory.values(), lambda memory: not memory.is_movable)
         for region in reversed(found.regions):
-            after = _total(memory.size for memory in region.memory if memory.is_used_after)
+            after = sum(memory.size for memory in region.memory if memory.is_used_after)
             before[region] = [after + each for each in _sums_of_steps(region, allocated, before.__getitem__)]
             self._planned[region] = self._plan(region, allocated, kept, before[region])
 
@@ -267,13 +267,6 @@ def _is_at_most(value: Dim, other: Dim) -> bool:
     """Whether a sum of sizes is at most another one for all values of their variables, which are not negative."""
     rest = other - value
     return not isinstance(rest, Any) and all(coefficient >= 0 for _, coefficient in terms_of(rest))
-
-
-def _total(sizes: Iterable[Dim]) -> Dim:
-    total: Dim = 0
-    for size in sizes:
-        total = total + size
-    return total
 
 
 @dataclass(frozen=True, repr=False)

@@ -318,13 +318,11 @@ def _doubts(ctx: PassContext, planned: set[str]) -> tuple[tuple[str, ...], tuple
             if (own := own_name(name)) in planned:
                 unknown.append(f"{what} names {name!r}, as which the pass {own!r} is registered; use its own name")
                 notes.append(unknown[-1])
-                continue
-            if is_registered(name):
-                if what == "required_pass":
-                    notes.append(f"the required pass {name} is not part of this pipeline: naming a pass enables it, but does not add it")
-                continue
-            unknown.append(unknown_pass(what, name, planned))
-            notes.append(unknown[-1])
+            elif not is_registered(name):
+                unknown.append(unknown_pass(what, name, planned))
+                notes.append(unknown[-1])
+            elif what == "required_pass":
+                notes.append(f"the required pass {name} is not part of this pipeline: naming a pass enables it, but does not add it")
     return tuple(notes), tuple(unknown)
 
 

@@ -29,6 +29,7 @@ from passat.passmgr import (
 )
 from passat.passmgr.debugging.executions import function_of, show_error
 from passat.passmgr.debugging.replaying import attempt
+from passat.passmgr.debugging.reproducer import put_file
 from passat.passmgr.planning.dependencies import names_in_pass
 from passat.passmgr.registry import is_registered
 from passat.pipelines import Passes, build_pipeline
@@ -155,10 +156,7 @@ def keep_model(model: "ModelProto", path: str | None, folder: str) -> dict[str, 
 
     external = any(tensor.data_location == tensor.EXTERNAL for tensor in model.graph.initializer)
     if not external and model_bytes(model) <= MODEL_LIMIT:
-        with open(os.path.join(folder, MODEL_NAME), "wb") as file:
-            file.write(model.SerializeToString(deterministic=True))
-            file.flush()
-            os.fsync(file.fileno())
+        put_file(folder, MODEL_NAME, model.SerializeToString(deterministic=True))
         return {"file": MODEL_NAME}
     if path is not None and os.path.isfile(path):
         return {"path": os.path.abspath(path), "bytes": os.path.getsize(path), "sha256": _digest(path)}

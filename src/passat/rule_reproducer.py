@@ -30,7 +30,7 @@ from passat.judging import Closeness
 from passat.passmgr import PassContext, ReproducerError, Sequential
 from passat.passmgr.debugging.bisect import PassRaisedError
 from passat.passmgr.debugging.replaying import Form
-from passat.passmgr.debugging.reproducer import context_data, versions
+from passat.passmgr.debugging.reproducer import context_data, put_file, versions
 from passat.pipelines import build_pipeline, text_of
 from passat.rule_bisection import GuiltyApplication, RuleBisection, rule_files
 from passat.rule_search import ALL, Questions, RuleRuns, in_words
@@ -106,9 +106,8 @@ def save_bisection(found: RuleBisection, folder: str | os.PathLike[str]) -> Save
     command = _command(folder, found)
     texts = ((JSON_NAME, json.dumps(_data(found, kept, smallest), indent=2) + "\n"), ("README.txt", _readme(found, smallest, command)))
     for name, text in texts:
+        put_file(folder, name, text)
         paths.append(os.path.join(folder, name))
-        with open(paths[-1], "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-            file.write(text)
     return Saved(paths, command, smallest)
 
 
