@@ -1,5 +1,6 @@
 """`relay.analysis`: facts about programs, and which functions of a module refer to which."""
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import networkx as nx
@@ -143,12 +144,8 @@ def extract_intermdeiate_expr(mod: IRModule, expr_id: int) -> IRModule:
 
 def list_op_freqs(mod: IRModule) -> dict[str, int]:
     """The number of calls of each operator in the functions of a module, by name."""
-    found: dict[str, int] = {}
-    for function in mod.functions.values():
-        for node in post_order(function):
-            if isinstance(node, Call) and isinstance(node.op, Op):
-                found[node.op.name] = found.get(node.op.name, 0) + 1
-    return found
+    nodes = (node for function in mod.functions.values() for node in post_order(function))
+    return dict(Counter(node.op.name for node in nodes if isinstance(node, Call) and isinstance(node.op, Op)))
 
 
 def list_fake_quantized_op_freqs(mod: IRModule) -> dict[str, int]:
@@ -156,11 +153,7 @@ def list_fake_quantized_op_freqs(mod: IRModule) -> dict[str, int]:
     ends = [node for node in post_order(mod["main"]) if isinstance(node, Call) and node.op is quantize]
     regions = [region_before(end.args[0]) or () for end in ends]
     calls = {id(call): call for region in regions for call in region if call.op is not dequantize}
-    found: dict[str, int] = {}
-    for call in calls.values():
-        if isinstance(call.op, Op):
-            found[call.op.name] = found.get(call.op.name, 0) + 1
-    return found
+    return dict(Counter(call.op.name for call in calls.values() if isinstance(call.op, Op)))
 
 
 if not TYPE_CHECKING:  # hidden from type checkers, which would accept any misspelled name
