@@ -31,6 +31,7 @@ from typing import Final
 import application_models
 import graphs
 import onnx
+import selection_models
 import torch
 import transformers
 from model_example import SIZES, Example, FirstOutput, Size, pixels, text
@@ -115,38 +116,6 @@ def whisper(size: Size) -> Example:
 def vit(size: Size) -> Example:
     """A vision transformer: patches by convolution and a class token."""
     return pixels(transformers.ViTModel(transformers.ViTConfig(image_size=size.image, patch_size=size.patch, **size.encoder)), size)
-
-
-def textclassifier(size: Size) -> Example:
-    """BERT with a head that reads the first token."""
-    config = transformers.BertConfig(vocab_size=size.vocabulary, max_position_embeddings=size.positions, **size.encoder)
-    return text(transformers.BertForSequenceClassification(config), size)
-
-
-def imageclassifier(size: Size) -> Example:
-    """ViT with a head that reads the class token."""
-    return pixels(
-        transformers.ViTForImageClassification(transformers.ViTConfig(image_size=size.image, patch_size=size.patch, **size.encoder)), size
-    )
-
-
-class LastToken(nn.Module):
-    """A decoder whose head reads the last token, as in the generation of text."""
-
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.module = module
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor]:
-        """The logits of the token after the last one."""
-        return (self.module(input_ids=input_ids, attention_mask=attention_mask, logits_to_keep=1)[0],)
-
-
-def nexttoken(size: Size) -> Example:
-    """Llama for the logits of the next token."""
-    example = llama(size)
-    assert isinstance(example.module, FirstOutput)
-    return text(LastToken(example.module.module), size)
 
 
 def swin(size: Size) -> Example:
@@ -289,7 +258,7 @@ FAMILIES: Final[dict[str, Callable[[Size], Example]]] = {
     recipe.__name__: recipe
     for recipe in (
         *(bert, gpt2, llama, vit, swin, t5, whisper, mamba, mixtral, resnet, convnext, segformer, deberta, wav2vec2),
-        *(textclassifier, imageclassifier, nexttoken),
+        *selection_models.FAMILIES,
         *application_models.FAMILIES,
     )
 }

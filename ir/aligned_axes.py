@@ -1,10 +1,11 @@
 """Aligned axes: the axes of operands whose positions are those of an axis of the result.
 
-A call that computes each position of an axis from the same position of its operands may be computed for some positions only.
+A call that computes each position of an axis from the same position of its operands may be computed for some positions only. If each entry
+of a batch selects a position of its own, the axis of the batch must be aligned, too.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from passat.ir.attrs import Attrs
 from passat.ir.expr import Call, Expr, Tuple, TupleGetItem
@@ -13,10 +14,67 @@ from passat.ir.ops.reduction import reduced_axes
 from passat.ir.ops.reshaping import new_axes, squeezed_axes
 from passat.ir.ops.slicing import slice_parts
 from passat.ir.shape import Shape, product, same_dim
+from passat.ir.traverse import children
 from passat.ir.types import TensorType, TupleType, Type, tensor_type
 
 Aligned = tuple[int | None, ...]
 """For each operand its aligned axis; None if the whole operand is needed at each position."""
+
+
+class Place(NamedTuple):
+    """The axis of a tensor of which positions are selected."""
+
+    axis: int
+    batch: int | None = None
+    """The axis of a batch whose entries select one position each; None if all select the same ones."""
+    shared: bool = False
+    """True if the tensor broadcasts along the axis of the batch: it has size 1 there, or fewer axes, where `batch` is negative."""
+
+
+Places = tuple[Place | None, ...]
+"""For each operand where its positions are; None if the whole operand is needed at each position."""
+
+
+def aligned_places(node: Expr, place: Place) -> Places | None:
+    """Where the positions of the operands are, for some positions of the result; None if they do not align (see `aligned_axes`).
+
+    >>> from passat.ir.expr import var
+    >>> from passat.ir.infer import infer_type
+    >>> from passat.ir.op import get_op
+    >>> scores, mask = var("scores", shape=(2, 5, 5)), var("mask", shape=(5, 5))
+    >>> aligned_places(infer_type(get_op("add")(scores, mask)), Place(1, batch=0))
+    (Place(axis=1, batch=0, shared=False), Place(axis=0, batch=-1, shared=True))
+    """
+    axes = aligned_axes(node, place.axis)
+    if axes is None:
+        return None
+    if place.batch is None:
+        return tuple(None if axis is None else Place(axis) for axis in axes)
+    batches = aligned_axes(node, place.batch)
+    if batches is None:
+        return None
+    rank = _broadcast_rank(node, place.batch)
+    found: list[Place | None] = []
+    for axis, batch, part in zip(axes, batches, node.args if isinstance(node, Call) else children(node), strict=True):
+        if axis is None:
+            found.append(None)
+        elif batch is not None:
+            found.append(Place(axis, batch))
+        elif rank is not None:
+            found.append(Place(axis, place.batch - rank + tensor_type(part.checked_type).ndim, shared=True))
+        else:
+            return None
+    return tuple(found)
+
+
+def _broadcast_rank(node: Expr, axis: int) -> int | None:
+    """The number of axes to which operands broadcast, if they broadcast along an axis of the result."""
+    if not isinstance(node, Call) or not isinstance(node.op, Op):
+        return None
+    if node.op.name == "nn.attention":
+        return _RANK_OF_SCORES if axis == 0 else None
+    rank = tensor_type(node.checked_type).ndim if isinstance(node.checked_type, TensorType) else 0
+    return rank if node.op.elementwise or (node.op.name == "nn.matmul" and axis < rank - 2) else None
 
 
 def aligned_axes(node: Expr, axis: int) -> Aligned | None:
@@ -162,14 +220,22 @@ def _concatenate(types: Sequence[Type], result: Type, attrs: Attrs, axis: int) -
 
 
 def _attention(types: Sequence[Type], result: Type, attrs: Attrs, axis: int) -> Aligned | None:
-    """Of queries. A causal mask depends on their positions."""
-    if axis != 1 or attrs.is_causal:
+    """Of the batch, and of queries. A causal mask depends on their positions."""
+    if axis == 2 or (axis == 1 and attrs.is_causal):
         return None
+    size = tensor_type(result).shape[axis]
+    if axis == 0 and not all(same_dim(tensor_type(type_).shape[0], size) for type_ in types[1:3]):
+        return None
+    inputs = (1, None, None) if axis else (0, 0, 0)
     mask = types[3]
-    rows = mask.ndim - 2 if isinstance(mask, TensorType) else -1
-    if rows < 0 or tensor_type(mask).shape[rows] == 1:
-        return (1, None, None, None)
-    return (1, None, None, rows) if same_dim(tensor_type(mask).shape[rows], tensor_type(result).shape[1]) else None
+    at = mask.ndim - _RANK_OF_SCORES + 2 * axis if isinstance(mask, TensorType) else -1
+    if at < 0 or tensor_type(mask).shape[at] == 1:
+        return (*inputs, None)
+    return (*inputs, at) if same_dim(tensor_type(mask).shape[at], size) else None
+
+
+_RANK_OF_SCORES: Final = 4
+"""Of the scores of attention, to which masks broadcast."""
 
 
 _RULES: Final[dict[str, Callable[[Sequence[Type], Type, Attrs, int], Aligned | None]]] = {

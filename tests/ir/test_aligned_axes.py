@@ -1,15 +1,18 @@
 """Aligned axes: a call on some positions of its operands has those positions of the result."""
 
 from collections.abc import Sequence
+from itertools import permutations
 
+import numpy as np
 import pytest
 
-from passat.ir.aligned_axes import aligned_axes
+from passat.ir.aligned_axes import Place, aligned_axes, aligned_places
 from passat.ir.attrs import Attrs
 from passat.ir.expr import Call, Expr, Tuple, Var
 from passat.ir.infer import infer_type
+from passat.ir.shape import evaluate_dim
 from passat.ir.traverse import post_order
-from passat.ir.types import TensorType
+from passat.ir.types import TensorType, tensor_type
 from tests.rules.building import const, func, ops, tup, var
 from tests.rules.running import assert_equal_in_value
 
@@ -30,22 +33,28 @@ CASES: Sequence[tuple[Expr, Sequence[tuple[int | None, ...] | None]]] = [
     (x + row, [(0, None), (1, None), (2, 0)]),
     (ops.subtract(scalar, x), [(None, 0), (None, 1), (None, 2)]),
     (x * one_row, [(0, 0), (1, None), (2, 2)]),
+    (x + var("table", (3, 4)), [(0, None), (1, 0), (2, 1)]),
+    (x + var("plate", (1, 3, 4)), [(0, None), (1, 1), (2, 2)]),
     (ops.where(ops.greater(x, y), x, row), [(0, 0, None), (1, 1, None), (2, 2, 0)]),
     (ops.nn.matmul(x, matrix), [(0, None), (1, None), None]),
     (ops.nn.matmul(x, other), [(0, 0), (1, None), None]),
     (ops.nn.matmul(matrix, weights, transpose_a=True, transpose_b=True), [(1, None), None]),
     (ops.nn.matmul(row, matrix), [None]),
+    (ops.nn.matmul(matrix, var("batch", (2, 5, 3))), [(None, 0), (0, None), None]),
+    (ops.nn.matmul(var("scores", (1, 3, 4)), other), [(None, 0), (1, None), None]),
     (ops.nn.dense(x, weights), [(0, None), (1, None), None]),
     (ops.nn.bias_add(x, row, axis=-1), [(0, None), (1, None), None]),
     (ops.nn.softmax(x, axis=1), [(0,), None, (2,)]),
     (ops.nn.log_softmax(x), [(0,), (1,), None]),
     (ops.nn.layer_norm(x, row, row), [(0, None, None), (1, None, None), None]),
     (ops.nn.rms_norm(x, var("plane", (3, 4)), axis=1), [(0, None), None, None]),
-    (attend(tup()), [None, (1, None, None, None), None]),
-    (attend(tup(), is_causal=True), [None, None, None]),
-    (attend(var("pairs", (2, 1, 3, 5))), [None, (1, None, None, 2), None]),
-    (attend(var("keys", (2, 1, 1, 5))), [None, (1, None, None, None), None]),
-    (attend(var("per_key", (5,))), [None, (1, None, None, None), None]),
+    (attend(tup()), [(0, 0, 0, None), (1, None, None, None), None]),
+    (attend(tup(), is_causal=True), [(0, 0, 0, None), None, None]),
+    (attend(var("pairs", (2, 1, 3, 5))), [(0, 0, 0, 0), (1, None, None, 2), None]),
+    (attend(var("shared", (3, 5))), [(0, 0, 0, None), (1, None, None, 0), None]),
+    (attend(var("heads", (1, 2, 3, 5))), [(0, 0, 0, None), (1, None, None, 2), None]),
+    (attend(var("keys", (2, 1, 1, 5))), [(0, 0, 0, 0), (1, None, None, None), None]),
+    (attend(var("per_key", (5,))), [(0, 0, 0, None), (1, None, None, None), None]),
     (ops.sum(x, axis=(1,)), [(0,), (2,)]),
     (ops.mean(x, axis=(2,), keepdims=True), [(0,), (1,), None]),
     (ops.max(x, axis=(2,), exclude=True), [(2,)]),
@@ -108,3 +117,67 @@ def test_positions_of_operands_give_those_of_the_result(call: Call, axis: int) -
     params = [node for node in post_order(call) if isinstance(node, Var)]
     before, after = func(ops.take(call, places, axis=axis), *params), func(Call(call.op, parts, attrs), *params)
     assert_equal_in_value(before, after, exact=False, special=False, sizes={"b": 2, "s": 3})
+
+
+EACH = [
+    (call, axis, batch)
+    for call, expected in CASES
+    if isinstance(call, Call) and isinstance(infer_type(call).checked_type, TensorType)
+    for axis, batch in permutations(range(len(expected)), 2)
+    if aligned_places(call, Place(axis, batch)) is not None
+]
+
+
+@pytest.mark.parametrize(("call", "axis", "batch"), EACH)
+def test_positions_of_each_entry_of_a_batch(call: Call, axis: int, batch: int) -> None:
+    """The law: a call on one position of its operands for each entry of a batch is that position of its result, in each entry."""
+    sizes = {"b": 2, "s": 3}
+    length, count = (evaluate_dim(tensor_type(call.checked_type).shape[at], sizes) for at in (batch, axis))
+    places = [-1 if entry == 1 else entry % count for entry in range(length)]
+
+    def chosen(part: Expr, place: Place | None) -> Expr:
+        if place is None:
+            return part
+        assert place.batch is not None
+        if isinstance(part, Tuple):
+            return tup(*[chosen(field, place) for field in part.fields])
+        missing = max(-place.batch, 0)
+        whole = ops.expand_dims(part, axis=0, num_newaxis=missing) if missing else part
+        shape = [1] * missing + [evaluate_dim(dim, sizes) for dim in tensor_type(part.checked_type).shape]
+        at, along = place.axis + missing, place.batch + missing
+        if place.shared:
+            assert shape[along] == 1
+            whole = ops.broadcast_to(whole, shape=tuple(length if i == along else size for i, size in enumerate(shape)))
+        index = np.reshape(places, [length if i == along else 1 for i in range(len(shape))])
+        shape[along], shape[at] = length, 1
+        made: Expr = ops.gather(whole, const(np.broadcast_to(index, shape), "int64"), axis=at)
+        return made
+
+    aligned = aligned_places(call, Place(axis, batch))
+    assert aligned is not None
+    parts = [chosen(part, place) for part, place in zip(call.args, aligned, strict=True)]
+    attrs = call.attrs
+    if "newshape" in attrs:
+        attrs = Attrs(attrs, newshape=tuple(1 if place == axis else size for place, size in enumerate(attrs.newshape)))
+    if call.op is ops.squeeze(x).op:
+        attrs = Attrs(attrs, axis=(1,))
+    params = [node for node in post_order(call) if isinstance(node, Var)]
+    before, after = func(chosen(call, Place(axis, batch)), *params), func(Call(call.op, parts, attrs), *params)
+    assert_equal_in_value(before, after, exact=False, special=False, sizes=sizes)
+
+
+def test_positions_of_each_entry_align_in_most_calls() -> None:
+    assert len(EACH) > 40
+
+
+def test_a_tensor_without_the_batch_is_shared() -> None:
+    mask = infer_type(attend(var("shared", (3, 5))))
+    assert aligned_places(mask, Place(1, batch=0)) == (Place(1, batch=0), None, None, Place(0, batch=-2, shared=True))
+    table = infer_type(x + var("plate", (1, 3, 4)))
+    assert aligned_places(table, Place(1, batch=0)) == (Place(1, batch=0), Place(1, batch=0, shared=True))
+
+
+def test_batches_that_do_not_align() -> None:
+    flat = infer_type(ops.reshape(x, newshape=(6, 4)))
+    assert aligned_places(flat, Place(1, batch=0)) is None
+    assert aligned_places(infer_type(ops.nn.softmax(x, axis=0)), Place(1, batch=0)) is None

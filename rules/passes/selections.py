@@ -1,0 +1,248 @@
+"""Selections: calls that read some positions of an axis of a tensor, and the same positions of other tensors.
+
+Either all entries of a batch share the positions (`x[:, 0]`, `x[:, -1:]`), or each selects one of its own, such as the end of each text
+(`x[arange(batch), end]`). Exporters write the latter as GatherND, as GatherElements, or as a Gather of rows of the flattened tensor.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any as AnyValue
+from typing import Final
+
+import numpy as np
+
+from passat.ir.aligned_axes import Place
+from passat.ir.expr import Call, Constant, Expr, Tuple
+from passat.ir.known import known_value
+from passat.ir.op import Op, get_op
+from passat.ir.ops.slicing import slice_parts
+from passat.ir.shape import Dim, product, same_dim
+from passat.ir.tensor import Tensor
+from passat.ir.types import TensorType, tensor_type
+
+_EXPANDING: Final = ("expand_dims", "squeeze", "reshape")
+"""What keeps a vector, up to axes of size 1."""
+_COPYING: Final = ("broadcast_to", "dyn.broadcast_to")
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """A call that selects positions of an axis."""
+
+    call: Call
+    whole: Expr
+    """The tensor that it selects from."""
+    place: Place
+    size: Dim
+    """The number of positions."""
+    index: Expr | None = None
+    """The positions: a scalar or a vector, up to axes of size 1. None for a slice."""
+    view: Expr | None = None
+    """The matrix of the rows of the tensor, if the call reads that."""
+
+    def select(self, part: Expr, place: Place, made: Expr, index: Expr | None) -> Expr:
+        """The positions of another tensor, which keeps the axis: a call on what replaces the tensor and the positions."""
+        if index is None:
+            attrs = self.call.attrs
+            cut = slice_parts(tensor_type(self.whole.checked_type).ndim, attrs.begin, attrs.end, attrs.strides, attrs.axes)
+            begin, end, stride = cut[self.place.axis]
+            return self._call("strided_slice", made, begin=(begin,), end=(end,), strides=(stride,), axes=(place.axis,))
+        if place.batch is None:
+            return self._call("take", made, index, axis=place.axis)
+        shape = tensor_type(part.checked_type).shape
+        return self._select_shared(len(shape), place, made, index) if place.shared else self._select_each(shape, place, made, index)
+
+    def _select_shared(self, rank: int, place: Place, made: Expr, index: Expr) -> Expr:
+        """One position for each entry of the batch, of a tensor that they share: the positions are an axis, which becomes the batch."""
+        assert place.batch is not None
+        missing = max(-place.batch, 0)
+        axis, batch = place.axis + missing, place.batch + missing
+        order = list(range(rank + missing))
+        order[axis], order[batch] = batch, axis
+        whole = self._call("expand_dims", made, axis=0, num_newaxis=missing) if missing else made
+        return self._call("transpose", self._call("take", whole, index, axis=axis), axes=tuple(order))
+
+    def _select_each(self, shape: tuple[Dim, ...], place: Place, made: Expr, index: Expr) -> Expr:
+        """One position for each entry of the batch, of a tensor that has the batch."""
+        assert place.batch is not None
+        axis, batch, rank = place.axis, place.batch, len(shape)
+        order = list(range(rank))
+        if batch > axis or any(size != 1 for at, size in enumerate(shape[:axis]) if at != batch):
+            order = [batch, axis, *(at for at in order if at not in (batch, axis))]
+            made, axis, batch = self._call("transpose", made, axes=tuple(order)), 1, 0
+        places = self._call("expand_dims", index, axis=tuple(at for at in range(axis + 2) if at != batch))
+        found = self._call("gather_nd", made, places, batch_dims=axis)
+        back = tuple(order.index(at) for at in range(rank))
+        return found if back == tuple(range(rank)) else self._call("transpose", found, axes=back)
+
+    def positions(self, made: Expr) -> Expr:
+        """The positions as a vector, from what replaces the index."""
+        assert self.index is not None
+        rank = tensor_type(self.index.checked_type).ndim
+        if rank == 1:
+            return made
+        if isinstance(made, Constant):
+            return Constant(Tensor.dense(made.data.numpy().reshape(-1)), made.span)
+        return self._call("squeeze", made, axis=tuple(range(1, rank))) if rank else self._call("expand_dims", made, axis=0)
+
+    def result(self, selected: Expr) -> Expr:
+        """The result of the call, from the selected positions."""
+        if tensor_type(self.call.checked_type).ndim == tensor_type(self.whole.checked_type).ndim:
+            return selected
+        return self._call("squeeze", selected, axis=(self.place.axis,))
+
+    def _call(self, name: str, *args: Expr, **attrs: AnyValue) -> Call:
+        op = get_op(name)
+        return Call(op, args, op.bind_attrs(attrs), span=self.call.span)
+
+
+def selection(node: Expr, of_each: bool = True) -> Selection | None:
+    """The selection of a call that selects at most half of the positions of an axis; None for other calls.
+
+    With `of_each`, also of calls that select one position of each entry of a batch.
+    """
+    if not isinstance(node, Call) or not isinstance(node.op, Op):
+        return None
+    names = (*(_OF_EACH if of_each else ()), *_OF_ALL)
+    found = next((made for name, find in names if name == node.op.name and (made := find(node)) is not None), None)
+    if found is None:
+        return None
+    size = tensor_type(found.whole.checked_type).shape[found.place.axis]
+    if isinstance(found.size, int) and not 1 <= found.size <= (size // 2 if isinstance(size, int) else 1):
+        return None
+    return found
+
+
+def _taken(call: Call) -> Selection | None:
+    """A take at a scalar, or at a vector of known size."""
+    data, index = (tensor_type(arg.checked_type) for arg in call.args)
+    if call.attrs.axis is None or index.ndim > 1 or not index.is_static:
+        return None
+    return Selection(call, call.args[0], Place(data.axis(call.attrs.axis)), index.shape[0] if index.ndim else 1, call.args[1])
+
+
+def _sliced(call: Call) -> Selection | None:
+    """A slice along one axis. If the number of positions is not known, it is at most 1."""
+    data, result, attrs = tensor_type(call.args[0].checked_type), tensor_type(call.checked_type), call.attrs
+    cut = slice_parts(data.ndim, attrs.begin, attrs.end, attrs.strides, attrs.axes)
+    if len(cut) != 1:
+        return None
+    axis, (begin, end, stride) = next(iter(cut.items()))
+    count = result.shape[axis]
+    if not isinstance(count, int) and not (stride > 0 and (end == begin + 1 or begin == -1)):
+        return None
+    return Selection(call, call.args[0], Place(axis), count)
+
+
+def _gathered_pairs(call: Call) -> Selection | None:
+    """`gather_nd` at pairs of an entry of the batch and a position, or at a position with a batch dimension."""
+    data, index = call.args
+    shape, at = tensor_type(data.checked_type).shape, tensor_type(index.checked_type).shape
+    if call.attrs.batch_dims == 1:
+        is_vector = same_dim(at[0], shape[0]) and all(size == 1 for size in at[1:]) and len(at) <= 3
+        return Selection(call, data, Place(1, batch=0), 1, index) if is_vector else None
+    pair = index.args[0] if isinstance(index, Call) and index.op is get_op("concatenate") and len(at) == 2 else None
+    if (
+        call.attrs.batch_dims
+        or not isinstance(pair, Tuple)
+        or any(tensor_type(part.checked_type).shape[1:] != (1,) for part in pair.fields)
+    ):
+        return None
+    if at[1] != 2 or len(pair.fields) != 2:
+        return None
+    for batch, axis in ((0, 1), (1, 0)):
+        counted, position = pair.fields[batch], pair.fields[axis]
+        length = tensor_type(position.checked_type).shape[0]
+        if same_dim(length, shape[batch]) and _is_count(counted, shape[batch]):
+            return Selection(call, data, Place(axis, batch), 1, position)
+    return None
+
+
+def _gathered_elements(call: Call) -> Selection | None:
+    """`gather` at positions that are equal in all axes but the first one."""
+    data, index = call.args
+    shape, wanted = tensor_type(data.checked_type).shape, tensor_type(call.checked_type).shape
+    axis = tensor_type(data.checked_type).axis(call.attrs.axis)
+    if isinstance(index, Call) and isinstance(index.op, Op) and index.op.name in _COPYING:
+        index = index.args[0]
+    positions = tensor_type(index.checked_type).shape
+    is_vector = len(positions) == len(shape) and all(size == 1 for size in positions[1:])
+    if axis == 0 or wanted[axis] != 1 or not is_vector or not same_dim(positions[0], shape[0]):
+        return None
+    if not all(same_dim(size, whole) for at, (size, whole) in enumerate(zip(wanted, shape, strict=True)) if at != axis):
+        return None
+    return Selection(call, data, Place(axis, batch=0), 1, index)
+
+
+def _taken_rows(call: Call) -> Selection | None:
+    """A take of rows of a flattened tensor, at a position plus a multiple of the number of positions. The position must be in range: others
+    are rows of another entry of the batch."""
+    flat, row = call.args
+    if call.attrs.axis is None or not isinstance(flat, Call) or not isinstance(flat.op, Op) or flat.op.name not in _FLATTENING:
+        return None
+    whole, rows = flat.args[0], tensor_type(flat.checked_type)
+    shape = tensor_type(whole.checked_type).shape
+    flattened = (product(shape[:2]), *shape[2:])
+    if rows.axis(call.attrs.axis) or len(flattened) != rows.ndim or not all(map(same_dim, flattened, rows.shape)):
+        return None
+    if not isinstance(row, Call) or row.op is not get_op("add"):
+        return None
+    for position, start in (row.args, row.args[::-1]):
+        vector = tensor_type(position.checked_type).shape
+        is_vector = len(vector) == 1 and same_dim(vector[0], shape[0])
+        if is_vector and _is_position(position, shape[1]) and _is_count(start, shape[0], shape[1]):
+            return Selection(call, whole, Place(1, batch=0), 1, position, view=flat)
+    return None
+
+
+_FLATTENING: Final = ("nn.batch_flatten", "reshape", "dyn.reshape")
+_OF_ALL: Final[tuple[tuple[str, Callable[[Call], Selection | None]], ...]] = (("take", _taken), ("strided_slice", _sliced))
+_OF_EACH: Final[tuple[tuple[str, Callable[[Call], Selection | None]], ...]] = (
+    ("gather_nd", _gathered_pairs),
+    ("gather", _gathered_elements),
+    ("take", _taken_rows),
+)
+
+
+def _plain(expr: Expr) -> Expr:
+    """The operand of calls that only change axes of size 1 or the integer type of a vector."""
+    while isinstance(expr, Call) and isinstance(expr.op, Op):
+        names = (*_EXPANDING, "cast")
+        own, whole = expr.checked_type, expr.args[0].checked_type if expr.args else None
+        if expr.op.name not in names or not isinstance(own, TensorType) or not isinstance(whole, TensorType):
+            break
+        if own.dtype not in ("int32", "int64") or whole.dtype not in ("int32", "int64"):
+            break
+        expr = expr.args[0]
+    return expr
+
+
+def _is_count(expr: Expr, size: Dim, step: Dim = 1) -> bool:
+    """True if the elements are 0, `step`, `2 * step` ..., as many as an axis has positions."""
+    type_ = tensor_type(expr.checked_type)
+    if not type_.ndim or not same_dim(type_.shape[0], size) or any(other != 1 for other in type_.shape[1:]):
+        return False
+    value = expr.data.numpy() if isinstance(expr, Constant) else known_value(expr)
+    if isinstance(value, np.ndarray):
+        return all(same_dim(found, step * at) for at, found in enumerate(value.reshape(-1).tolist()))
+    found = _plain(expr)
+    if not isinstance(found, Call) or not isinstance(found.op, Op):
+        return False
+    if found.op.name == "multiply" and step != 1:
+        return any(_is_count(count, size) and _is_scalar(scale, step) for count, scale in (found.args, found.args[::-1]))
+    return found.op.name == "arange" and step == 1 and _is_scalar(found.args[0], 0) and _is_scalar(found.args[2], 1)
+
+
+def _is_scalar(expr: Expr, wanted: Dim) -> bool:
+    """True if the only element is a size."""
+    value = known_value(expr)
+    return isinstance(value, np.ndarray) and value.size == 1 and same_dim(value.reshape(-1).tolist()[0], wanted)
+
+
+def _is_position(expr: Expr, size: Dim) -> bool:
+    """True if all elements are positions of an axis: places of extrema."""
+    found = _plain(expr)
+    if not isinstance(found, Call) or found.op not in (get_op("argmax"), get_op("argmin")):
+        return False
+    data = tensor_type(found.args[0].checked_type)
+    return same_dim(data.shape[data.axis(found.attrs.axis)], size)
