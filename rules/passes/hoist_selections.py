@@ -27,12 +27,12 @@ from passat.ir.traverse import children, with_children
 from passat.ir.types import TensorType, TupleType
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.cost import cost_model, program_cost
+from passat.rules.passes.product_of_rows import RESHAPES, ProductOfRows, product_of_rows
 from passat.rules.passes.selections import Selection, selection
 from passat.rules.passes.simplify_shapes import in_each_function, own_nodes
 from passat.rules.rule import EXACT
 
 _PRODUCTS: Final = ("nn.matmul", "nn.dense")
-_RESHAPES: Final = ("reshape", "dyn.reshape")
 _SINCE: Final = 12
 """The first opset in which GatherND has batch dimensions."""
 
@@ -91,6 +91,15 @@ class _Region:
     """Where they are in the operands of each node, by identity."""
     attrs: dict[int, Attrs] = field(default_factory=dict)
     """The new attributes of reshapes and squeezes, by identity."""
+    products: dict[int, ProductOfRows] = field(default_factory=dict)
+    """The products behind reshapes to stacks, by identity of the reshape."""
+    unread: set[int] = field(default_factory=set)
+    """Nodes that nothing reads any more, by identity."""
+
+    def operands(self, node: Expr) -> Sequence[Expr]:
+        """Those of a node, and of the product behind a reshape."""
+        product = self.products.get(id(node))
+        return product.operands if product is not None else _operands(node)
 
 
 def _merged(selections: Sequence[Selection]) -> list[_Region]:
@@ -125,22 +134,34 @@ def _regions(order: Sequence[Expr], root: Expr, regions: Sequence[_Region]) -> l
         while heap:
             node = order[-heappop(heap)]
             key = id(node)
-            if answered[key] < users[key] or key in claimed or (aligned := aligned_places(node, asked[key])) is None:
+            if answered[key] < users[key] or key in claimed:
                 continue
-            if not _is_possible(node, asked[key].axis, aligned, region):
+            product = product_of_rows(node, asked[key], users)
+            aligned = aligned_places(node, asked[key]) if product is None else (asked[key], *(None for _ in product.calls))
+            if aligned is None or (product is None and not _is_possible(node, asked[key].axis, aligned, region)):
                 continue
             region.nodes.append(node)
             region.places[key], region.aligned[key] = asked[key], aligned
-            has_product |= isinstance(node, Call) and isinstance(node.op, Op) and node.op.name in _PRODUCTS
-            for part, at in zip(_operands(node), aligned, strict=True):
+            has_product |= product is not None or (isinstance(node, Call) and isinstance(node.op, Op) and node.op.name in _PRODUCTS)
+            if product is not None:
+                region.products[key] = product
+                region.unread.update(map(id, product.calls))
+            for part, at in zip(region.operands(node), aligned, strict=True):
                 if at is None or at.shared:
                     continue
                 if id(part) not in asked:
                     asked[id(part)] = at
                     heappush(heap, -place[id(part)])
-                answered[id(part)] += asked[id(part)] == at
+                if asked[id(part)] != at:
+                    continue
+                if product is not None:
+                    answered[id(product.matrix)] += 1
+                    if answered[id(product.matrix)] < users[id(product.matrix)]:
+                        continue
+                    region.unread.add(id(product.matrix))
+                answered[id(part)] += 1
         for node in region.nodes:  # a tuple that is whole has no positions to select
-            parts = [part for part, at in zip(_operands(node), region.aligned[id(node)], strict=True) if at is not None]
+            parts = [part for part, at in zip(region.operands(node), region.aligned[id(node)], strict=True) if at is not None]
             if any(isinstance(part.checked_type, TupleType) and id(part) not in region.places for part in parts):
                 del region.places[id(node)]
         if has_product:
@@ -158,7 +179,7 @@ def _is_possible(node: Expr, axis: int, aligned: Places, region: _Region) -> boo
     if not isinstance(node, Call) or not isinstance(node.op, Op):
         return True
     data, result = node.args[0].checked_type, node.checked_type
-    if node.op.name in _RESHAPES:
+    if node.op.name in RESHAPES:
         assert isinstance(data, TensorType)
         assert isinstance(result, TensorType)
         assert aligned[0] is not None
@@ -181,7 +202,8 @@ class _Rewriter:
         self._regions = {id(region.selection.call): region for region in regions}
         self._again = {id(call): region.selection.call for region in regions for call in region.again}
         self._inside = {key for region in regions for key in region.places}
-        self._inside.update(id(region.selection.view) for region in regions)
+        for region in regions:
+            self._inside.update((id(region.selection.view), *region.unread))
         self._made: dict[int, Expr] = {}
 
     def run(self, order: Sequence[Expr], root: Expr) -> Expr:
@@ -214,15 +236,16 @@ class _Rewriter:
             place = region.places.get(id(node))
             if place is None:
                 continue
-            aligned = zip(_operands(node), region.aligned[id(node)], strict=True)
+            aligned = zip(region.operands(node), region.aligned[id(node)], strict=True)
             parts = [self._made[id(part)] if at is None else positions(part, at) for part, at in aligned]
-            found[id(node), place] = _rebuilt(node, parts, region.attrs.get(id(node)))
+            product = region.products.get(id(node))
+            found[id(node), place] = product.of_others(parts) if product else _rebuilt(node, parts, region.attrs.get(id(node)))
         return positions(chosen.whole, chosen.place)
 
 
 def _rebuilt(node: Expr, parts: Sequence[Expr], attrs: Attrs | None) -> Expr:
     if not isinstance(node, Call) or not isinstance(node.op, Op):
         return with_children(node, parts)
-    if node.op.name in _RESHAPES:
+    if node.op.name in RESHAPES:
         return Call(get_op("reshape"), parts[:1], attrs, span=node.span)
     return Call(node.op, parts, node.attrs if attrs is None else attrs, span=node.span)

@@ -8,7 +8,7 @@ import pytest
 from onnx import parser
 from onnx.shape_inference import infer_shapes
 
-from passat.ir.expr import Expr, Function
+from passat.ir.expr import Expr, Function, Var
 from passat.ir.infer import infer_type
 from passat.optimizer import optimize
 from passat.rules.passes.hoist_selections import HoistSelections, hoist_selections
@@ -262,6 +262,65 @@ def test_masks_and_positions_of_attention_are_selected_alike() -> None:
         assert_equal_in_value(before, after, exact=False, special=False, sizes=sizes)
 
 
+def on_rows(a: Expr, x: Expr, weight: Expr, bias: Expr | None = None, matrix: Expr | None = None) -> Expr:
+    """A linear layer as exporters write it on sequences: Gemm between reshapes."""
+    product = ops.nn.matmul(ops.reshape(a, newshape=(-1, 4)) if matrix is None else matrix, weight)
+    made: Expr = ops.dyn.reshape(product if bias is None else ops.nn.bias_add(product, bias, axis=-1), ops.shape_of(x))
+    return made
+
+
+@pytest.mark.parametrize("bias", [None, var("bias", (4,))])
+def test_products_between_reshapes(bias: Var | None) -> None:
+    x, w = BATCH, WEIGHT
+    first = ops.tanh(on_rows(x, x, w, bias))
+    rest = [] if bias is None else [bias]
+    for before in (
+        func(ops.take(on_rows(first, x, w, bias), const(0, "int64"), axis=1), x, w, *rest),
+        func(pairs(on_rows(first, x, w, bias), batch_of(x), END), x, w, *rest),
+    ):
+        after = hoist_selections(before)
+        assert "reshape" not in str(after)
+        assert_equal_in_value(before, after, exact=False, special=False, sizes={"batch": 3, "sequence": 5})
+
+
+def test_two_products_of_the_same_rows() -> None:
+    """As in gated linear units: the rows are selected before both. If the program reads one of them, the rows are whole."""
+    x, w = BATCH, WEIGHT
+    hidden = on_rows(x, x, w)
+    matrix = ops.reshape(ops.tanh(hidden), newshape=(-1, 4))
+    gate, up = (on_rows(hidden, x, w, numbers((4,), seed=seed), matrix) for seed in (1, 2))
+    for body, reshapes in ((ops.take(gate * up, const(-1, "int64"), axis=1), 0), (tup(ops.take(gate, const(-1, "int64"), axis=1), up), 4)):
+        before = func(body, x, w)
+        after = hoist_selections(before)
+        assert str(after).count("reshape(") == reshapes
+        assert_equal_in_value(before, after, exact=False, special=False, sizes={"batch": 3, "sequence": 5})
+
+
+def other_rows(x: Expr) -> Expr:
+    """Rows of the matrix that are no rows of the stack."""
+    made: Expr = ops.reshape(ops.nn.matmul(ops.reshape(x, newshape=(8, 12)), var("w", (12, 12))), newshape=(4, 6, 4))
+    return made
+
+
+def bias_of_rows(x: Expr) -> Expr:
+    """One number for each row."""
+    product = ops.nn.matmul(ops.reshape(x, newshape=(24, 4)), var("w", (4, 4)))
+    made: Expr = ops.reshape(ops.nn.bias_add(product, numbers((24,)), axis=0), newshape=(4, 6, 4))
+    return made
+
+
+def columns(x: Expr) -> Expr:
+    """The product with the transposed matrix."""
+    made: Expr = ops.reshape(ops.nn.matmul(ops.reshape(x, newshape=(4, 24)), var("w", (4, 4)), transpose_a=True), newshape=(4, 6, 4))
+    return made
+
+
+@pytest.mark.parametrize("product", [other_rows, bias_of_rows, columns])
+def test_products_of_other_matrices_stay(product: Callable[[Expr], Expr]) -> None:
+    function = func(ops.take(product(var("x", (4, 6, 4))), const(0, "int64"), axis=1))
+    assert hoist_selections(function) is function
+
+
 FEATURES = 4
 
 
@@ -281,7 +340,14 @@ def drawn(seed: int) -> Function:
 
     def step(a: Expr, b: Expr) -> Expr:
         made: Expr
-        match chance.randrange(12):
+        match chance.randrange(14):
+            case 12:
+                made = on_rows(a, x, weight, chance.choice((row, None)))
+            case 13:
+                matrix = ops.reshape(a, newshape=(-1, FEATURES))
+                made = on_rows(a, x, weight, row, matrix)
+                values.append(made)
+                made = made * on_rows(a, x, weight, None, matrix)
             case 0 | 1 | 2:
                 made = ops.nn.matmul(a, weight) + row
             case 3:
