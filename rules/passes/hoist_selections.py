@@ -28,7 +28,7 @@ from passat.ir.types import TensorType, TupleType
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.cost import cost_model, program_cost
 from passat.rules.passes.product_of_rows import RESHAPES, ProductOfRows, product_of_rows
-from passat.rules.passes.selections import Selection, selection
+from passat.rules.passes.selections import Selection, joined, selection
 from passat.rules.passes.simplify_shapes import in_each_function, own_nodes
 from passat.rules.rule import EXACT
 
@@ -82,7 +82,7 @@ class _Region:
 
     selection: Selection
     again: list[Call] = field(default_factory=list)
-    """Equal selections."""
+    """Other calls with these positions, or some of them."""
     nodes: list[Expr] = field(default_factory=list)
     """The nodes, users first."""
     places: dict[int, Place] = field(default_factory=dict)
@@ -103,15 +103,23 @@ class _Region:
 
 
 def _merged(selections: Sequence[Selection]) -> list[_Region]:
-    """One region for each group of equal selections, which no pass may have merged yet."""
-    found: dict[object, _Region] = {}
+    """One region for each group of equal selections, which no pass may have merged yet, or of selections at constant positions."""
+    found: dict[object, list[Selection]] = {}
     for selected in selections:
-        call = selected.call
-        parts = tuple(part.data.key() if isinstance(part, Constant) else id(part) for part in call.args)
-        first = found.setdefault((call.op, parts, call.attrs), _Region(selected))
-        if first.selection is not selected:
-            first.again.append(call)
-    return list(found.values())
+        fixed = selected.constants is not None
+        parts = () if fixed else tuple(part.data.key() if isinstance(part, Constant) else id(part) for part in selected.call.args)
+        key = (id(selected.whole), selected.place, fixed or (selected.call.op, parts, selected.call.attrs))
+        found.setdefault(key, []).append(selected)
+    regions: list[_Region] = []
+    for group in found.values():
+        first, *others = group
+        if any(selected.constants != first.constants for selected in others):
+            chosen = joined(group)
+            if chosen is None:
+                continue
+            first = chosen
+        regions.append(_Region(first, [selected.call for selected in others]))
+    return regions
 
 
 def _regions(order: Sequence[Expr], root: Expr, regions: Sequence[_Region]) -> list[_Region]:
@@ -199,8 +207,8 @@ class _Rewriter:
     """Rewrites regions. A tensor outside of a region is selected from once for each place of the positions."""
 
     def __init__(self, regions: Sequence[_Region]) -> None:
-        self._regions = {id(region.selection.call): region for region in regions}
-        self._again = {id(call): region.selection.call for region in regions for call in region.again}
+        self._regions = {id(call): region for region in regions for call in (region.selection.call, *region.again)}
+        self._results: dict[object, Expr] = {}
         self._inside = {key for region in regions for key in region.places}
         for region in regions:
             self._inside.update((id(region.selection.view), *region.unread))
@@ -211,19 +219,27 @@ class _Rewriter:
         for node in order:
             region = self._regions.get(id(node))
             if region is not None:
-                self._made[id(node)] = region.selection.result(self._selected(region))
-            elif id(node) in self._again:
-                self._made[id(node)] = self._made[id(self._again[id(node)])]
+                assert isinstance(node, Call)
+                self._made[id(node)] = self._result(region, node)
             elif isinstance(node, Function):
                 self._made[id(node)] = node
             elif id(node) not in self._inside:
                 self._made[id(node)] = with_children(node, [self._made[id(part)] for part in children(node)])
         return self._made[id(root)]
 
+    def _result(self, region: _Region, call: Call) -> Expr:
+        """What replaces one of the calls, once for equal ones."""
+        key = (id(region), region.selection.parts.get(id(call)), call.checked_type)
+        if id(region) not in self._results:
+            self._results[id(region)] = self._selected(region)
+        if key not in self._results:
+            self._results[key] = region.selection.result(self._results[id(region)], call)
+        return self._results[key]
+
     def _selected(self, region: _Region) -> Expr:
         """The positions that the selection selects."""
         chosen = region.selection
-        index = None if chosen.index is None else chosen.positions(self._made[id(chosen.index)])
+        index = None if chosen.index is None else chosen.positions(self._made.get(id(chosen.index), chosen.index))
         found: dict[tuple[int, Place], Expr] = {}
 
         def positions(node: Expr, place: Place) -> Expr:

@@ -4,8 +4,8 @@ Either all entries of a batch share the positions (`x[:, 0]`, `x[:, -1:]`), or e
 (`x[arange(batch), end]`). Exporters write the latter as GatherND, as GatherElements, or as a Gather of rows of the flattened tensor.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any as AnyValue
 from typing import Final
 
@@ -15,7 +15,7 @@ from passat.ir.aligned_axes import Place
 from passat.ir.expr import Call, Constant, Expr, Tuple
 from passat.ir.known import known_value
 from passat.ir.op import Op, get_op
-from passat.ir.ops.slicing import slice_parts
+from passat.ir.ops.slicing import slice_parts, taken_places
 from passat.ir.shape import Dim, product, same_dim
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, tensor_type
@@ -39,13 +39,28 @@ class Selection:
     """The positions: a scalar or a vector, up to axes of size 1. None for a slice."""
     view: Expr | None = None
     """The matrix of the rows of the tensor, if the call reads that."""
+    parts: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Which of the positions a call reads, by identity, if several calls read different ones."""
+
+    @property
+    def constants(self) -> tuple[int, ...] | None:
+        """The positions, if they are constant and not of a slice whose size is not known."""
+        size = tensor_type(self.whole.checked_type).shape[self.place.axis]
+        if isinstance(self.index, Constant) and self.place.batch is None:
+            found = self.index.data.numpy().reshape(-1).tolist()
+            return tuple(at + size if at < 0 and isinstance(size, int) else at for at in found)
+        if self.index is None and isinstance(size, int):
+            return tuple(taken_places(size, *self._bounds()))
+        return None
+
+    def _bounds(self) -> tuple[int, int, int]:
+        attrs = self.call.attrs
+        return slice_parts(tensor_type(self.whole.checked_type).ndim, attrs.begin, attrs.end, attrs.strides, attrs.axes)[self.place.axis]
 
     def select(self, part: Expr, place: Place, made: Expr, index: Expr | None) -> Expr:
         """The positions of another tensor, which keeps the axis: a call on what replaces the tensor and the positions."""
         if index is None:
-            attrs = self.call.attrs
-            cut = slice_parts(tensor_type(self.whole.checked_type).ndim, attrs.begin, attrs.end, attrs.strides, attrs.axes)
-            begin, end, stride = cut[self.place.axis]
+            begin, end, stride = self._bounds()
             return self._call("strided_slice", made, begin=(begin,), end=(end,), strides=(stride,), axes=(place.axis,))
         if place.batch is None:
             return self._call("take", made, index, axis=place.axis)
@@ -85,11 +100,14 @@ class Selection:
             return Constant(Tensor.dense(made.data.numpy().reshape(-1)), made.span)
         return self._call("squeeze", made, axis=tuple(range(1, rank))) if rank else self._call("expand_dims", made, axis=0)
 
-    def result(self, selected: Expr) -> Expr:
-        """The result of the call, from the selected positions."""
-        if tensor_type(self.call.checked_type).ndim == tensor_type(self.whole.checked_type).ndim:
-            return selected
-        return self._call("squeeze", selected, axis=(self.place.axis,))
+    def result(self, selected: Expr, call: Call) -> Expr:
+        """The result of one of the calls, from the selected positions."""
+        axis, part = self.place.axis, self.parts.get(id(call))
+        is_scalar = tensor_type(call.checked_type).ndim < tensor_type(self.whole.checked_type).ndim
+        if part is not None:
+            places = Tensor.dense(part[0] if is_scalar else part, "int64")
+            return self._call("take", selected, Constant(places), axis=axis)
+        return self._call("squeeze", selected, axis=(axis,)) if is_scalar else selected
 
     def _call(self, name: str, *args: Expr, **attrs: AnyValue) -> Call:
         op = get_op(name)
@@ -111,6 +129,20 @@ def selection(node: Expr, of_each: bool = True) -> Selection | None:
     if isinstance(found.size, int) and not 1 <= found.size <= (size // 2 if isinstance(size, int) else 1):
         return None
     return found
+
+
+def joined(selections: Sequence[Selection]) -> Selection | None:
+    """One selection of the positions of several ones, along an axis of one tensor; None if some are not constant, or all of them are more
+    than half."""
+    places = [selected.constants for selected in selections]
+    known = [place for place in places if place is not None]
+    every = sorted({at for place in known for at in place})
+    first = selections[0]
+    size = tensor_type(first.whole.checked_type).shape[first.place.axis]
+    if len(known) < len(places) or (isinstance(size, int) and len(every) > size // 2):
+        return None
+    parts = {id(one.call): tuple(map(every.index, place)) for one, place in zip(selections, known, strict=True)}
+    return Selection(first.call, first.whole, first.place, len(every), Constant(Tensor.dense(every, "int64")), parts=parts)
 
 
 def _taken(call: Call) -> Selection | None:
