@@ -133,6 +133,10 @@ def _broadcast(types: Sequence[Type], result: Type, axis: int) -> Aligned | None
     return tuple(found)
 
 
+def _broadcast_to(types: Sequence[Type], result: Type, attrs: Attrs, axis: int) -> Aligned | None:
+    return _broadcast(types, result, axis)
+
+
 def _first(types: Sequence[Type], at: int | None) -> Aligned | None:
     """Along an axis of the first operand, and all of the others."""
     return None if at is None else (at, *(None,) * (len(types) - 1))
@@ -251,6 +255,7 @@ _RULES: Final[dict[str, Callable[[Sequence[Type], Type, Attrs, int], Aligned | N
     "transpose": _transpose,
     "reshape": _reshape,
     "dyn.reshape": _reshape,
+    "broadcast_to": _broadcast_to,
     "expand_dims": _expand_dims,
     "squeeze": _squeeze,
     "strided_slice": _slice,

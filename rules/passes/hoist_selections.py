@@ -24,7 +24,7 @@ from passat.ir.op import Op, get_op
 from passat.ir.ops.newshape import static_newshape
 from passat.ir.ops.reshaping import squeezed_axes
 from passat.ir.traverse import children, with_children
-from passat.ir.types import TensorType, TupleType
+from passat.ir.types import TensorType, TupleType, tensor_type
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.cost import cost_model, program_cost
 from passat.rules.passes.product_of_rows import RESHAPES, ProductOfRows, product_of_rows
@@ -90,7 +90,7 @@ class _Region:
     aligned: dict[int, Places] = field(default_factory=dict)
     """Where they are in the operands of each node, by identity."""
     attrs: dict[int, Attrs] = field(default_factory=dict)
-    """The new attributes of reshapes and squeezes, by identity."""
+    """The new attributes of reshapes, broadcasts and squeezes, by identity."""
     products: dict[int, ProductOfRows] = field(default_factory=dict)
     """The products behind reshapes to stacks, by identity of the reshape."""
     unread: set[int] = field(default_factory=set)
@@ -197,6 +197,14 @@ def _is_possible(node: Expr, axis: int, aligned: Places, region: _Region) -> boo
         if attrs is None:
             return False
         region.attrs[id(node)] = get_op("reshape").bind_attrs(attrs)
+    elif node.op.name == "broadcast_to":
+        entries = list(node.attrs.shape)
+        at = axis - tensor_type(result).ndim + len(entries)
+        if at >= 0:
+            entries[at] = 1 if aligned[0] is not None else region.selection.size
+        if any(not isinstance(entry, int) for entry in entries):
+            return False
+        region.attrs[id(node)] = node.op.bind_attrs({"shape": tuple(entries)})
     elif node.op.name == "squeeze":
         assert isinstance(data, TensorType)
         region.attrs[id(node)] = node.op.bind_attrs({"axis": tuple(squeezed_axes(data.shape, node.attrs.axis))})

@@ -15,6 +15,7 @@ from passat.ir.aligned_axes import Place
 from passat.ir.expr import Call, Constant, Expr, Tuple
 from passat.ir.known import known_value
 from passat.ir.op import Op, get_op
+from passat.ir.ops.reshaping import new_axes
 from passat.ir.ops.slicing import slice_parts, taken_places
 from passat.ir.shape import Dim, product, same_dim
 from passat.ir.tensor import Tensor
@@ -22,7 +23,7 @@ from passat.ir.types import TensorType, tensor_type
 
 _EXPANDING: Final = ("expand_dims", "squeeze", "reshape")
 """What keeps a vector, up to axes of size 1."""
-_COPYING: Final = ("broadcast_to", "dyn.broadcast_to")
+_REPEATING: Final = ("broadcast_to", "dyn.broadcast_to", "tile", "expand_dims")
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +37,7 @@ class Selection:
     size: Dim
     """The number of positions."""
     index: Expr | None = None
-    """The positions: a scalar or a vector, up to axes of size 1. None for a slice."""
+    """The positions: a scalar or a vector, which may be copied along further axes. None for a slice."""
     view: Expr | None = None
     """The matrix of the rows of the tensor, if the call reads that."""
     parts: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
@@ -93,12 +94,16 @@ class Selection:
     def positions(self, made: Expr) -> Expr:
         """The positions as a vector, from what replaces the index."""
         assert self.index is not None
-        rank = tensor_type(self.index.checked_type).ndim
-        if rank == 1:
+        type_ = tensor_type(self.index.checked_type)
+        if type_.ndim == 1:
             return made
-        if isinstance(made, Constant):
-            return Constant(Tensor.dense(made.data.numpy().reshape(-1)), made.span)
-        return self._call("squeeze", made, axis=tuple(range(1, rank))) if rank else self._call("expand_dims", made, axis=0)
+        if isinstance(made, Constant) and not type_.ndim:
+            return Constant(Tensor.dense(made.data.numpy().reshape(1)), made.span)
+        copied = tuple(at for at, size in enumerate(type_.shape) if at and size != 1)
+        if copied:
+            first, last = (0,) * len(copied), (1,) * len(copied)
+            made = self._call("strided_slice", made, begin=first, end=last, strides=last, axes=copied)
+        return self._call("squeeze", made, axis=tuple(range(1, type_.ndim))) if type_.ndim else self._call("expand_dims", made, axis=0)
 
     def result(self, selected: Expr, call: Call) -> Expr:
         """The result of one of the calls, from the selected positions."""
@@ -193,17 +198,45 @@ def _gathered_pairs(call: Call) -> Selection | None:
 def _gathered_elements(call: Call) -> Selection | None:
     """`gather` at positions that are equal in all axes but the first one."""
     data, index = call.args
-    shape, wanted = tensor_type(data.checked_type).shape, tensor_type(call.checked_type).shape
-    axis = tensor_type(data.checked_type).axis(call.attrs.axis)
-    if isinstance(index, Call) and isinstance(index.op, Op) and index.op.name in _COPYING:
-        index = index.args[0]
-    positions = tensor_type(index.checked_type).shape
-    is_vector = len(positions) == len(shape) and all(size == 1 for size in positions[1:])
-    if axis == 0 or wanted[axis] != 1 or not is_vector or not same_dim(positions[0], shape[0]):
+    type_ = tensor_type(data.checked_type)
+    shape, wanted, axis = type_.shape, tensor_type(call.checked_type).shape, type_.axis(call.attrs.axis)
+    if axis == 0 or wanted[axis] != 1 or not all(at == axis or same_dim(size, shape[at]) for at, size in enumerate(wanted)):
         return None
-    if not all(same_dim(size, whole) for at, (size, whole) in enumerate(zip(wanted, shape, strict=True)) if at != axis):
+    if not all(_repeats(index, at) for at in range(1, len(wanted))):
+        return None
+    while isinstance(index, Call) and isinstance(index.op, Op) and index.op.name in _REPEATING:
+        rest, rank = tensor_type(index.args[0].checked_type).shape, tensor_type(index.checked_type).ndim
+        if not rest or not same_dim(rest[0], wanted[0]) or (index.op.name != "expand_dims" and len(rest) < rank):
+            break
+        index = index.args[0]
+    if any(not isinstance(size, int) or size < 1 for size in tensor_type(index.checked_type).shape[1:]):
         return None
     return Selection(call, data, Place(axis, batch=0), 1, index)
+
+
+def _repeats(expr: Expr, axis: int) -> bool:
+    """True if all positions along an axis are equal."""
+    while True:
+        rank = tensor_type(expr.checked_type).ndim
+        if tensor_type(expr.checked_type).shape[axis] == 1:
+            return True
+        op = expr.op if isinstance(expr, Call) and isinstance(expr.op, Op) else None
+        if not isinstance(expr, Call) or op is None or op.stateful:
+            return False
+        if op.name == "expand_dims":
+            new = new_axes(tensor_type(expr.args[0].checked_type).ndim, expr.attrs.axis, expr.attrs.num_newaxis)
+            expr, axis = expr.args[0], axis - sum(at < axis for at in new)
+            continue
+        if not op.elementwise and op.name not in _REPEATING:
+            return False
+        parts = expr.args if op.elementwise else expr.args[:1]
+        if not all(isinstance(part.checked_type, TensorType) for part in parts):
+            return False
+        places = [(part, axis - rank + tensor_type(part.checked_type).ndim) for part in parts]
+        varying = [(part, at) for part, at in places if at >= 0 and tensor_type(part.checked_type).shape[at] != 1]
+        if len(varying) != 1:
+            return not varying
+        expr, axis = varying[0]
 
 
 def _taken_rows(call: Call) -> Selection | None:

@@ -63,6 +63,9 @@ CASES: Sequence[tuple[Expr, Sequence[tuple[int | None, ...] | None]]] = [
     (ops.reshape(x, newshape=(2, 3, 2, 2)), [(0,), (1,), None, None]),
     (ops.reshape(x, newshape=(6, 4)), [None, (2,)]),
     (ops.reshape(names, newshape=(0, 0, 2, 2)), [(0,), (1,), None, None]),
+    (ops.broadcast_to(one_row, shape=(1, 3, 1)), [(0,), (None,), (2,)]),
+    (ops.broadcast_to(row, shape=(2, 3, 4)), [(None,), (None,), (0,)]),
+    (ops.broadcast_to(var("column", (2, 3, 1)), shape=(5,)), [(0,), (1,), (None,)]),
     (ops.expand_dims(x, axis=1), [(0,), None, (1,), (2,)]),
     (ops.squeeze(one_row), [(0,), (2,)]),
     (ops.strided_slice(x, begin=(1,), end=(3,), axes=(1,)), [(0,), None, (2,)]),
@@ -98,6 +101,12 @@ LAWS = [
 ]
 
 
+def resized(call: Call, axis: int, size: int) -> tuple[int, ...]:
+    """The shape of a broadcast whose result has another size along an axis."""
+    rank = tensor_type(call.checked_type).ndim
+    return tuple(size if place == axis - rank + len(call.attrs.shape) else entry for place, entry in enumerate(call.attrs.shape))
+
+
 @pytest.mark.parametrize(("call", "axis"), LAWS)
 def test_positions_of_operands_give_those_of_the_result(call: Call, axis: int) -> None:
     """The law: a call on the last and first positions of its operands is the last and first position of its result."""
@@ -114,6 +123,8 @@ def test_positions_of_operands_give_those_of_the_result(call: Call, axis: int) -
     attrs = call.attrs
     if "newshape" in attrs:
         attrs = Attrs(attrs, newshape=tuple(2 if place == axis else size for place, size in enumerate(attrs.newshape)))
+    if call.op is ops.broadcast_to(x, shape=()).op:
+        attrs = Attrs(attrs, shape=resized(call, axis, 2))
     params = [node for node in post_order(call) if isinstance(node, Var)]
     before, after = func(ops.take(call, places, axis=axis), *params), func(Call(call.op, parts, attrs), *params)
     assert_equal_in_value(before, after, exact=False, special=False, sizes={"b": 2, "s": 3})
@@ -159,6 +170,8 @@ def test_positions_of_each_entry_of_a_batch(call: Call, axis: int, batch: int) -
     attrs = call.attrs
     if "newshape" in attrs:
         attrs = Attrs(attrs, newshape=tuple(1 if place == axis else size for place, size in enumerate(attrs.newshape)))
+    if call.op is ops.broadcast_to(x, shape=()).op:
+        attrs = Attrs(attrs, shape=resized(call, axis, 1))
     if call.op is ops.squeeze(x).op:
         attrs = Attrs(attrs, axis=(1,))
     params = [node for node in post_order(call) if isinstance(node, Var)]

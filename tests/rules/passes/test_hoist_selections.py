@@ -190,9 +190,9 @@ def rows(data: Expr, x: Expr, places: Expr) -> Expr:
     return made
 
 
-def elements(data: Expr, places: Expr, width: Expr) -> Expr:
+def elements(data: Expr, places: Expr) -> Expr:
     """The same as elements, the positions copied along the features."""
-    made: Expr = ops.gather(data, ops.broadcast_to(ops.expand_dims(places, axis=(1, 2)), shape=(2, 1, 4)), axis=1)
+    made: Expr = ops.gather(data, places, axis=1)
     return made
 
 
@@ -211,14 +211,20 @@ END = end_of_each(BATCH)
         pytest.param(lambda data: rows(data, BATCH, ops.cast(ops.cast(END, dtype="int32"), dtype="int64")), id="rows, by other integers"),
         pytest.param(lambda data: pairs(ops.transpose(data, axes=(1, 0, 2)), END, batch_of(BATCH)), id="pairs of a position and an entry"),
         pytest.param(
-            lambda data: ops.gather(
+            lambda data: elements(
                 data,
                 ops.dyn.broadcast_to(
                     ops.expand_dims(END, axis=(1, 2)), ops.concatenate(tup(ops.shape_of(BATCH, end=1), const([1, 4], "int64")))
                 ),
-                axis=1,
             ),
             id="elements",
+        ),
+        pytest.param(lambda data: elements(data, ops.expand_dims(ops.tile(ops.expand_dims(END, axis=1), reps=(1, 4)), axis=1)), id="tiles"),
+        pytest.param(
+            lambda data: elements(
+                data, ops.floor_mod(ops.broadcast_to(ops.expand_dims(END, axis=(1, 2)), shape=(1, 1, 4)), const(7, "int64"))
+            ),
+            id="elements at positions that are computed from copies",
         ),
     ],
 )
@@ -239,7 +245,8 @@ def test_positions_of_a_known_batch() -> None:
     for selected in (
         pairs(product, const([0, 1], "int64"), end),
         ops.take(ops.reshape(product, newshape=(12, 4)), starts + end, axis=0),
-        elements(product, end, x),
+        elements(product, ops.broadcast_to(ops.expand_dims(end, axis=(1, 2)), shape=(2, 1, 4))),
+        pairs(product, const([0, 1], "int64"), const([5, -2], "int64")),
     ):
         before = func(selected, x, w)
         after = hoist_selections(before)
@@ -256,6 +263,15 @@ def test_positions_of_a_known_batch() -> None:
         pytest.param(lambda data: rows(data, BATCH, END - const(1, "int64")), id="rows that may be of the entry before"),
         pytest.param(lambda data: rows(data, BATCH, ops.argmax(ops.transpose(ops.sum(BATCH, axis=(2,))), axis=0) * END), id="out of range"),
         pytest.param(lambda data: ops.take(ops.nn.batch_flatten(data, axis=2), END + batch_of(BATCH), axis=0), id="rows of other starts"),
+        pytest.param(
+            lambda data: elements(data, const([[[0, 0, 0, 1]]], "int64") + ops.expand_dims(END, axis=(1, 2))), id="of each feature"
+        ),
+        pytest.param(
+            lambda data: elements(data, ops.expand_dims(ops.argmax(BATCH, axis=1), axis=1)), id="of each feature, by an operator that mixes"
+        ),
+        pytest.param(
+            lambda data: elements(data, ops.broadcast_to(ops.expand_dims(END, axis=(1, 2)), shape=(1, 1, 2))), id="a part of the features"
+        ),
         pytest.param(lambda data: tup(rows(data, BATCH, END), ops.nn.batch_flatten(data, axis=2)), id="rows that the program reads"),
         pytest.param(lambda data: tup(pairs(data, batch_of(BATCH), END), data), id="a tensor that the program reads"),
     ],
@@ -268,6 +284,16 @@ def test_positions_that_stay(select: Callable[[Expr], Expr]) -> None:
 def test_opsets_without_batch_dimensions_stay() -> None:
     function = func(pairs(ops.nn.matmul(BATCH, WEIGHT), batch_of(BATCH), END), BATCH, WEIGHT)
     assert hoist_selections(function, of_each=False) is function
+
+
+def test_a_mask_that_is_broadcast_is_selected_before() -> None:
+    x, w, mask = BATCH, WEIGHT, var("mask", ("batch", "sequence"), "int64")
+    copied = ops.cast(ops.broadcast_to(ops.expand_dims(mask, axis=2), shape=(1, 1, 4)), dtype="float32")
+    before = func(pairs(ops.nn.matmul(x, w) * copied, batch_of(x), END), x, w, mask)
+    after = hoist_selections(before)
+    assert str(after).count("batch_dims") == 2
+    assert "broadcast_to(%" in str(after)
+    assert_equal_in_value(before, after, exact=False, special=False, sizes={"batch": 3, "sequence": 5})
 
 
 def test_masks_and_positions_of_attention_are_selected_alike() -> None:
@@ -368,7 +394,9 @@ def drawn(seed: int) -> Function:
 
     def step(a: Expr, b: Expr) -> Expr:
         made: Expr
-        match chance.randrange(14):
+        match chance.randrange(15):
+            case 14:
+                made = a * ops.broadcast_to(ops.mean(b, axis=(2,), keepdims=True), shape=(1, 1, FEATURES))
             case 12:
                 made = on_rows(a, x, weight, chance.choice((row, None)))
             case 13:
@@ -404,7 +432,9 @@ def drawn(seed: int) -> Function:
     def selected(a: Expr) -> Expr:
         made: Expr
         end = end_of_each(x)
-        match chance.randrange(9):
+        match chance.randrange(10):
+            case 9:
+                made = elements(a, ops.expand_dims(ops.tile(ops.expand_dims(end, axis=1), reps=(1, FEATURES)), axis=1))
             case 4:
                 made = ops.take(a, ops.argmax(ops.sum(x, axis=(0, 2)), axis=0), axis=1)
             case 0:
