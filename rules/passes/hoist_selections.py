@@ -15,7 +15,7 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Final
 
-from passat.ir.aligned_axes import Place, Places, aligned_places
+from passat.ir.aligned_axes import Place, Places, aligned_axes, aligned_places
 from passat.ir.attrs import Attrs
 from passat.ir.expr import Call, Constant, Expr, Function, If, Let, Match
 from passat.ir.infer import infer_type
@@ -247,22 +247,30 @@ class _Rewriter:
     def _selected(self, region: _Region) -> Expr:
         """The positions that the selection selects."""
         chosen = region.selection
-        index = None if chosen.index is None else chosen.positions(self._made.get(id(chosen.index), chosen.index))
-        found: dict[tuple[int, Place], Expr] = {}
+        index, entries = chosen.vectors(self._made)
+        found: dict[tuple[int, Place | int], Expr] = {}
 
         def positions(node: Expr, place: Place) -> Expr:
             key = (id(node), place)
             if key not in found:
-                found[key] = chosen.select(node, place, self._made[id(node)], index)
+                found[key] = chosen.select(node, place, self._made[id(node)], index, entries)
             return found[key]
+
+        def whole(node: Expr, batch: int | None) -> Expr:
+            if batch is None or entries is None:
+                return self._made[id(node)]
+            if (id(node), batch) not in found:
+                found[id(node), batch] = chosen.select_entries(self._made[id(node)], batch, entries)
+            return found[id(node), batch]
 
         for node in reversed(region.nodes):
             place = region.places.get(id(node))
             if place is None:
                 continue
-            aligned = zip(region.operands(node), region.aligned[id(node)], strict=True)
-            parts = [self._made[id(part)] if at is None else positions(part, at) for part, at in aligned]
-            product = region.products.get(id(node))
+            operands, product = region.operands(node), region.products.get(id(node))
+            batches = None if entries is None or product or place.batch is None else aligned_axes(node, place.batch)
+            aligned = zip(operands, region.aligned[id(node)], batches or (None,) * len(operands), strict=True)
+            parts = [whole(part, batch) if at is None else positions(part, at) for part, at, batch in aligned]
             found[id(node), place] = product.of_others(parts) if product else _rebuilt(node, parts, region.attrs.get(id(node)))
         return positions(chosen.whole, chosen.place)
 

@@ -40,6 +40,8 @@ class Selection:
     """The positions: a scalar or a vector, which may be copied along further axes. None for a slice."""
     view: Expr | None = None
     """The matrix of the rows of the tensor, if the call reads that."""
+    count: Expr | None = None
+    """The number of positions, if the index counts the rows of all entries of the batch, so that each may select from another entry."""
     parts: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """Which of the positions a call reads, by identity, if several calls read different ones."""
 
@@ -58,15 +60,21 @@ class Selection:
         attrs = self.call.attrs
         return slice_parts(tensor_type(self.whole.checked_type).ndim, attrs.begin, attrs.end, attrs.strides, attrs.axes)[self.place.axis]
 
-    def select(self, part: Expr, place: Place, made: Expr, index: Expr | None) -> Expr:
-        """The positions of another tensor, which keeps the axis: a call on what replaces the tensor and the positions."""
+    def select(self, part: Expr, place: Place, made: Expr, index: Expr | None, entries: Expr | None = None) -> Expr:
+        """The positions of another tensor, which keeps the axis: a call on what replaces the tensor, the positions and the entries."""
         if index is None:
             begin, end, stride = self._bounds()
             return self._call("strided_slice", made, begin=(begin,), end=(end,), strides=(stride,), axes=(place.axis,))
         if place.batch is None:
             return self._call("take", made, index, axis=place.axis)
         shape = tensor_type(part.checked_type).shape
-        return self._select_shared(len(shape), place, made, index) if place.shared else self._select_each(shape, place, made, index)
+        if place.shared:
+            return self._select_shared(len(shape), place, made, index)
+        return self._select_each(shape, place, made, index, entries)
+
+    def select_entries(self, made: Expr, batch: int, entries: Expr) -> Expr:
+        """The entries of another tensor whose positions are all read."""
+        return self._call("take", made, entries, axis=batch)
 
     def _select_shared(self, rank: int, place: Place, made: Expr, index: Expr) -> Expr:
         """One position for each entry of the batch, of a tensor that they share: the positions are an axis, which becomes the batch."""
@@ -78,21 +86,37 @@ class Selection:
         whole = self._call("expand_dims", made, axis=0, num_newaxis=missing) if missing else made
         return self._call("transpose", self._call("take", whole, index, axis=axis), axes=tuple(order))
 
-    def _select_each(self, shape: tuple[Dim, ...], place: Place, made: Expr, index: Expr) -> Expr:
+    def _select_each(self, shape: tuple[Dim, ...], place: Place, made: Expr, index: Expr, entries: Expr | None) -> Expr:
         """One position for each entry of the batch, of a tensor that has the batch."""
         assert place.batch is not None
         axis, batch, rank = place.axis, place.batch, len(shape)
         order = list(range(rank))
-        if batch > axis or any(size != 1 for at, size in enumerate(shape[:axis]) if at != batch):
+        if batch > axis or any(size != 1 or entries is not None for at, size in enumerate(shape[:axis]) if at != batch):
             order = [batch, axis, *(at for at in order if at not in (batch, axis))]
             made, axis, batch = self._call("transpose", made, axes=tuple(order)), 1, 0
-        places = self._call("expand_dims", index, axis=tuple(at for at in range(axis + 2) if at != batch))
-        found = self._call("gather_nd", made, places, batch_dims=axis)
+        if entries is None:
+            places = self._call("expand_dims", index, axis=tuple(at for at in range(axis + 2) if at != batch))
+            found = self._call("gather_nd", made, places, batch_dims=axis)
+        else:
+            pairs = self._call("concatenate", Tuple([self._call("expand_dims", each, axis=(1,)) for each in (entries, index)]), axis=1)
+            found = self._call("expand_dims", self._call("gather_nd", made, pairs), axis=(1,))
         back = tuple(order.index(at) for at in range(rank))
         return found if back == tuple(range(rank)) else self._call("transpose", found, axes=back)
 
-    def positions(self, made: Expr) -> Expr:
-        """The positions as a vector, from what replaces the index."""
+    def vectors(self, made: Mapping[int, Expr]) -> tuple[Expr | None, Expr | None]:
+        """The positions, None for a slice, and the entries of the batch that they are of, None if each is of its own: from what replaces
+        the nodes of the program, by identity."""
+        if self.index is None:
+            return None, None
+        index = made.get(id(self.index), self.index)
+        if self.count is None:
+            return self._vector(index), None
+        count = made.get(id(self.count), self.count)
+        positions = self._call("floor_mod", index, count)
+        return positions, self._call("divide", self._call("subtract", index, positions), count)
+
+    def _vector(self, made: Expr) -> Expr:
+        """The positions as a vector."""
         assert self.index is not None
         type_ = tensor_type(self.index.checked_type)
         if type_.ndim == 1:
@@ -240,8 +264,8 @@ def _repeats(expr: Expr, axis: int) -> bool:
 
 
 def _taken_rows(call: Call) -> Selection | None:
-    """A take of rows of a flattened tensor, at a position plus a multiple of the number of positions. The position must be in range: others
-    are rows of another entry of the batch."""
+    """A take of rows of a flattened tensor, at a position plus a multiple of the number of positions. If the position is not known to be in
+    range, the row may be one of another entry of the batch."""
     flat, row = call.args
     if call.attrs.axis is None or not isinstance(flat, Call) or not isinstance(flat.op, Op) or flat.op.name not in _FLATTENING:
         return None
@@ -253,11 +277,24 @@ def _taken_rows(call: Call) -> Selection | None:
     if not isinstance(row, Call) or row.op is not get_op("add"):
         return None
     for position, start in (row.args, row.args[::-1]):
-        vector = tensor_type(position.checked_type).shape
-        is_vector = len(vector) == 1 and same_dim(vector[0], shape[0])
-        if is_vector and _is_position(position, shape[1]) and _is_count(start, shape[0], shape[1]):
+        vector = tensor_type(position.checked_type)
+        if vector.ndim != 1 or not same_dim(vector.shape[0], shape[0]) or not _is_count(start, shape[0], shape[1]):
+            continue
+        if _is_position(position, shape[1]):
             return Selection(call, whole, Place(1, batch=0), 1, position, view=flat)
+        count = _step(start, shape[1])
+        if count is not None:
+            return Selection(call, whole, Place(1, batch=0), 1, row, view=flat, count=count)
     return None
+
+
+def _step(start: Expr, size: Dim) -> Expr | None:
+    """The number of positions, of which the starts are multiples."""
+    dtype = tensor_type(start.checked_type).dtype
+    if isinstance(size, int):
+        return Constant(Tensor.dense(size, dtype))
+    parts = start.args if isinstance(start, Call) and start.op is get_op("multiply") else ()
+    return next((part for part in parts if _is_scalar(part, size) and tensor_type(part.checked_type).ndim <= 1), None)
 
 
 _FLATTENING: Final = ("nn.batch_flatten", "reshape", "dyn.reshape")
@@ -305,8 +342,10 @@ def _is_scalar(expr: Expr, wanted: Dim) -> bool:
 
 
 def _is_position(expr: Expr, size: Dim) -> bool:
-    """True if all elements are positions of an axis: places of extrema."""
+    """True if all elements are positions of an axis: places of extrema, or remainders."""
     found = _plain(expr)
+    if isinstance(found, Call) and found.op is get_op("floor_mod"):
+        return _is_scalar(found.args[1], size)
     if not isinstance(found, Call) or found.op not in (get_op("argmax"), get_op("argmin")):
         return False
     data = tensor_type(found.args[0].checked_type)
