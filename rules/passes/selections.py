@@ -110,10 +110,19 @@ class Selection:
             return None, None
         index = made.get(id(self.index), self.index)
         if self.count is None:
-            return self._vector(index), None
+            return self._integers(self._vector(index)), None
         count = made.get(id(self.count), self.count)
+        if not isinstance(count, Constant):  # ONNX Runtime ends the process where an integer is divided by 0
+            count = self._call("maximum", count, Constant(Tensor.dense(1, tensor_type(self.index.checked_type).dtype)))
         positions = self._call("floor_mod", index, count)
-        return positions, self._call("divide", self._call("subtract", index, positions), count)
+        entries = self._call("divide", self._call("subtract", index, positions), count)
+        return self._integers(positions), self._integers(entries)
+
+    def _integers(self, made: Expr) -> Expr:
+        """The positions as GatherND takes them."""
+        assert self.index is not None
+        is_cast = self.place.batch is not None and tensor_type(self.index.checked_type).dtype != "int64"
+        return self._call("cast", made, dtype="int64") if is_cast else made
 
     def _vector(self, made: Expr) -> Expr:
         """The positions as a vector."""

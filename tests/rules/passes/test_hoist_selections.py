@@ -512,3 +512,24 @@ def test_the_last_layer_of_a_classifier() -> None:
     }
     gelus = [shapes[node.output[0]] for node in result.model.graph.node if node.op_type == "Gelu"]
     assert [sizes[1] for sizes in gelus] == [12, 1]
+
+
+ENDS = """<ir_version: 9, opset_import: ["": 20]> ends (float[batch, sequence, 16] x) => (float[batch, 16] y)
+<int64[1] one = {1}, int64[1] two = {2}, int64[2] axes = {1, 2}, int64[2] last = {1, 16}, int64 zero = {0}, int64 first = {1}> {
+    v = Constant<value_ints = [16, 16]>()  u = ConstantOfShape<value = float[1] {0.1}>(v)  p = MatMul(x, u)  q = Gelu(p)  r = MatMul(q, u)
+    sums = ReduceSum<keepdims = 0>(x, two)  largest = ArgMax<axis = 1, keepdims = 0>(sums)  end = Cast<to = 6>(largest)
+    %s
+}"""
+ROWS = """both = Shape(x)  batch = Gather(both, zero)  length = Gather(both, first)  entries = Range(zero, batch, first)
+    starts = Mul(entries, length)  short = Cast<to = 6>(starts)  row = Add(end, short)  flat = Flatten<axis = 2>(r)  y = Gather(flat, row)"""
+ELEMENTS = """both = Shape<start = 0, end = 1>(x)  sizes = Concat<axis = 0>(both, last)  column = Unsqueeze(end, axes)  places = Expand(column, sizes)
+    z = GatherElements<axis = 1>(r, places)  y = Squeeze(z, one)"""
+
+
+@pytest.mark.parametrize("select", [ROWS, ELEMENTS])
+def test_positions_of_32_bits(select: str) -> None:
+    """ONNX's Gather and GatherElements take integers of 32 bits, its GatherND does not."""
+    result = optimize(parser.parse_model(ENDS % select), verify=True)
+    assert result.report.verification is not None
+    assert result.report.verification.equal
+    assert any(node.op_type == "GatherND" for node in result.model.graph.node)
