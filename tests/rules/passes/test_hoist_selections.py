@@ -1,7 +1,7 @@
 """HoistSelections: what the program does not select is not computed."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -238,6 +238,21 @@ def test_one_position_of_each_entry(select: Callable[[Expr], Expr], sizes: dict[
     assert_equal_in_value(before, after, exact=False, special=False, sizes=sizes)
 
 
+@pytest.mark.parametrize(
+    "shape",
+    [None, ("sequence", "sequence"), (2, "sequence", "sequence"), ("batch", 1, "sequence", "sequence"), ("batch", 1, 1, "sequence")],
+)
+def test_queries_of_attention_as_one_operator(shape: Sequence[str | int] | None) -> None:
+    x, w, mask = BATCH, WEIGHT, tup() if shape is None else var("mask", shape)
+    mixed = ops.nn.attention(ops.nn.matmul(x, w), x, x, mask, q_num_heads=2, kv_num_heads=2, scale=0.5)
+    for end in (pairs(mixed, batch_of(x), END), rows(mixed, x, END - const(1, "int64"))):
+        before = func(end)
+        after = hoist_selections(before)
+        assert "nn.matmul(%x" not in str(after)
+        for sizes in ({"batch": 3, "sequence": 5}, {"batch": 1, "sequence": 2}):
+            assert_equal_in_value(before, after, exact=False, special=False, sizes=sizes)
+
+
 def test_rows_of_other_entries_of_the_batch() -> None:
     """Positions that are not known to be in range: -1 in the second sequence is the last position of the first one. Keys, values and masks
     are those of the sequence that the row belongs to."""
@@ -408,7 +423,10 @@ def drawn(seed: int) -> Function:
 
     def step(a: Expr, b: Expr) -> Expr:
         made: Expr
-        match chance.randrange(15):
+        match chance.randrange(16):
+            case 15:
+                mask = chance.choice((*masks, tup()))
+                made = ops.nn.attention(a, b, b, mask, q_num_heads=2, kv_num_heads=2, scale=0.5, is_causal=chance.random() < 0.2)
             case 14:
                 made = a * ops.broadcast_to(ops.max(b, axis=(2,), keepdims=True), shape=(1, 1, FEATURES))
             case 12:
