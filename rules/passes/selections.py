@@ -159,8 +159,10 @@ def selection(node: Expr, of_each: bool = True) -> Selection | None:
     """
     if not isinstance(node, Call) or not isinstance(node.op, Op):
         return None
-    names = (*(_OF_EACH if of_each else ()), *_OF_ALL)
-    found = next((made for name, find in names if name == node.op.name and (made := find(node)) is not None), None)
+    finders = _FINDERS.get(node.op.name)
+    if finders is None:
+        return None
+    found = next((made for find in finders if (made := find(node)) is not None and (of_each or made.place.batch is None)), None)
     if found is None:
         return None
     size = tensor_type(found.whole.checked_type).shape[found.place.axis]
@@ -307,12 +309,12 @@ def _step(start: Expr, size: Dim) -> Expr | None:
 
 
 _FLATTENING: Final = ("nn.batch_flatten", "reshape", "dyn.reshape")
-_OF_ALL: Final[tuple[tuple[str, Callable[[Call], Selection | None]], ...]] = (("take", _taken), ("strided_slice", _sliced))
-_OF_EACH: Final[tuple[tuple[str, Callable[[Call], Selection | None]], ...]] = (
-    ("gather_nd", _gathered_pairs),
-    ("gather", _gathered_elements),
-    ("take", _taken_rows),
-)
+_FINDERS: Final[dict[str, tuple[Callable[[Call], Selection | None], ...]]] = {
+    "take": (_taken_rows, _taken),
+    "strided_slice": (_sliced,),
+    "gather_nd": (_gathered_pairs,),
+    "gather": (_gathered_elements,),
+}
 
 
 def _plain(expr: Expr) -> Expr:
