@@ -34,8 +34,8 @@ class ProductOfRows:
         """The same on other operands, of which the first one is a stack, without reshapes."""
         made = parts[0]
         for call, operand in zip(self.calls, parts[1:], strict=True):
-            attrs = Attrs(axis=-1) if call.op is get_op("nn.bias_add") else call.attrs
-            made = Call(call.op, (made, operand), attrs, span=call.span)
+            is_bias = call.op is get_op("nn.bias_add")
+            made = Call(get_op("add") if is_bias else call.op, (made, operand), Attrs() if is_bias else call.attrs, span=call.span)
         return made
 
 
