@@ -282,10 +282,12 @@ def _taken_rows(call: Call) -> Selection | None:
         return None
     whole, rows = flat.args[0], tensor_type(flat.checked_type)
     shape = tensor_type(whole.checked_type).shape
+    if len(shape) < 2:
+        return None
     flattened = (product(shape[:2]), *shape[2:])
     if rows.axis(call.attrs.axis) or len(flattened) != rows.ndim or not all(map(same_dim, flattened, rows.shape)):
         return None
-    if not isinstance(row, Call) or row.op is not get_op("add"):
+    if not isinstance(row, Call) or row.op is not get_op("add") or tensor_type(row.checked_type).ndim != 1:
         return None
     for position, start in (row.args, row.args[::-1]):
         vector = tensor_type(position.checked_type)

@@ -87,10 +87,9 @@ class Inquiry:
 
     def _known(self) -> None:
         """The rules of the pipeline, and of the registered passes with their names."""
-        self._holders, self._rules = _registered(tuple(list_passes()), tuple(list_ops()))
+        self._holders, self._rules, known = _registered(tuple(list_passes()), tuple(list_ops()))
         own = {rule.name: rule for pass_ in rule_passes(self._pipeline) for rule in pass_.rules}
         # A set of the pipeline may have the name of a registered one, from an earlier run with user rules.
-        known = {rules.__name__: rules.base for _, pass_ in registered_rule_passes() for rules in pass_.sets}
         sets = {rules.__name__: rules.base for pass_ in rule_passes(self._pipeline) for rules in pass_.sets}
         other = {name for name, base in sets.items() if known.get(name) is not base}
         self._rules = {name: rule for name, rule in self._rules.items() if name.partition(".")[0] not in other} | own
@@ -274,11 +273,15 @@ def _money(settings: PassContext, cost: float) -> str:
 
 
 @lru_cache(maxsize=1)
-def _registered(entries: tuple[PassEntry, ...], operators: tuple[Op, ...]) -> tuple[Mapping[str, Mapping[str, Pass]], Mapping[str, Rule]]:
-    """The registered passes that have each rule, by name, and the rules by name, which stand for the declared operators."""
+def _registered(
+    entries: tuple[PassEntry, ...], operators: tuple[Op, ...]
+) -> tuple[Mapping[str, Mapping[str, Pass]], Mapping[str, Rule], Mapping[str, RuleSetMeta]]:
+    """By name: the registered passes that have each rule, the rules, which stand for the declared operators, and the sets."""
     holders: dict[str, dict[str, Pass]] = {}
     rules: dict[str, Rule] = {}
+    sets: dict[str, RuleSetMeta] = {}
     for name, pass_ in registered_rule_passes():
+        sets.update((one.__name__, one.base) for one in pass_.sets)
         for rule in pass_.rules:
             rules.setdefault(rule.name, rule)
             if not any(name.startswith(f"{known}{{") for known in holders.get(rule.name, ())):
@@ -287,4 +290,4 @@ def _registered(entries: tuple[PassEntry, ...], operators: tuple[Op, ...]) -> tu
         for rule in [direction for each in declared for direction in expanded(each)]:
             rules.setdefault(rule.name, rule)
             holders.setdefault(rule.name, {}).setdefault(name, other)
-    return holders, rules
+    return holders, rules, sets

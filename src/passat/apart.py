@@ -109,6 +109,7 @@ class _Keeper:
         with self._lock:
             limit, started = LONGEST_SECONDS, time.monotonic()
             timer = threading.Timer(limit, self._process.kill)
+            timer.daemon = True  # or Python would wait for it at the end
             try:
                 timer.start()
                 self._greet()

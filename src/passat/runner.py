@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from typing import Any as AnyValue
 
-from passat.apart import ApartSession, EndedError, NoProcessError, RejectedError, is_installed
+from passat.apart import ApartSession, EndedError, LateError, NoProcessError, RejectedError, is_installed
 from passat.feeds import InputSpec, declared_inputs
 from passat.ir.onnx import save
 from passat.ir.onnx.errors import raise_interrupt
@@ -79,6 +79,8 @@ def _check_that_it_loads(library: str) -> None:
     """Raises CustomOpsError for a library that ends the process that loads it, such as a damaged one, by loading it in a child process."""
     try:
         ApartSession(lambda: b"", SessionSettings(threads=1, libraries=(library,)))
+    except LateError as error:
+        raise CustomOpsError(f"the library {library} of custom operators is not loaded: {error}") from error
     except EndedError as error:
         raise CustomOpsError(f"{library} is damaged, or is no library of custom operators: loading it, {error}") from error
     except (RejectedError, NoProcessError, ImportError):  # there is no model; other errors are those of this process, too

@@ -373,6 +373,8 @@ class Reference:
             session = self._session(candidate)
         except CutError as error:
             return VerifyReport(None, skipped=f"the models can only be compared in parts, and these do not correspond: {error}; {_LIBRARY}")
+        except LateError as error:
+            return VerifyReport(None, skipped=f"{error}: the result")
         except Exception as error:
             unknown = sorted(f"{domain}.{op_type}" for domain, op_type in unknown_operators(str(error), candidate.proto))
             if unknown and all(declared_op(name) is not None for name in unknown):
@@ -385,6 +387,8 @@ class Reference:
         for t, trial in enumerate(self.trials):
             try:
                 values = session.run(self._feed(trial))
+            except LateError as error:
+                return VerifyReport(None, skipped=f"{error}: the result, on {trial}; {_OTHER_INPUTS}")
             except EndedError as error:
                 if self._ends(trial):
                     return VerifyReport(None, skipped=f"{error} on the result with {trial}, and sometimes on the original")

@@ -310,6 +310,21 @@ def test_positions_that_stay(select: Callable[[Expr], Expr]) -> None:
     assert hoist_selections(function) is function
 
 
+@pytest.mark.parametrize("start", [[[0], [6]], [[0, 6]]])
+def test_tables_of_positions_stay(start: list[list[int]]) -> None:
+    x, w = var("x", (2, 6, 4)), var("w", (4, 4))
+    taken = ops.take(ops.reshape(ops.nn.matmul(x, w), newshape=(12, 4)), end_of_each(x) + const(start, "int64"), axis=0)
+    function = func(taken, x, w)
+    assert hoist_selections(function) is function
+
+
+@pytest.mark.parametrize(("shape", "count"), [((), 1), (("n",), -1)])
+def test_tensors_without_a_batch_stay(shape: tuple[str, ...], count: int) -> None:
+    x, position = var("x", shape), var("position", (1,), "int64")
+    function = func(ops.take(ops.reshape(ops.exp(x), newshape=(count,)), position + position * position, axis=0), x, position)
+    assert hoist_selections(function) is function
+
+
 def test_opsets_without_batch_dimensions_stay() -> None:
     function = func(pairs(ops.nn.matmul(BATCH, WEIGHT), batch_of(BATCH), END), BATCH, WEIGHT)
     assert hoist_selections(function, of_each=False) is function
