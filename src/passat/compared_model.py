@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from typing import Any as AnyValue
 
-from passat.runner import ModelSource, Runner
+from passat.runner import ModelSource, Runner, uninterrupted
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -36,7 +36,7 @@ class ComparedModel:
         with contextlib.suppress(OSError):  # without space for a file, the weights stay in memory
             if (lean := lean_model(model)) is not None:
                 model, self.folder = lean
-                weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+                weakref.finalize(self, uninterrupted, shutil.rmtree, self.folder, True)  # ignoring errors
                 self._is_lean = True
         return model
 

@@ -7,7 +7,8 @@ which is what callers catch.
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -174,6 +175,16 @@ def loadable(model: ModelSource, folder: str | None = None) -> Iterator[ModelSou
         path = os.path.join(temporary, "model.onnx")
         save(model, path, folder=folder)
         yield path
+
+
+def uninterrupted(function: Callable[..., object], *args: object) -> None:
+    """Calls a function in a thread without waiting for it, except at the end of Python. For finalizers: an interruption there would be
+    lost, since Python discards the exceptions of finalizers."""
+    thread = threading.Thread(target=function, args=args)
+    if threading.main_thread().is_alive():
+        thread.start()
+    else:
+        thread.run()
 
 
 def _onnxruntime() -> AnyValue:

@@ -146,10 +146,10 @@ class Source:
     @cached_property
     def runnable(self) -> "ModelSource":
         """The model for ONNX Runtime; one in memory that is too large for it is in a temporary file as long as this object exists."""
-        from passat.runner import loadable
+        from passat.runner import loadable, uninterrupted
 
         stack = contextlib.ExitStack()
-        weakref.finalize(self, stack.close)
+        weakref.finalize(self, uninterrupted, stack.close)
         return stack.enter_context(loadable(self.original, self.folder))
 
     @cached_property

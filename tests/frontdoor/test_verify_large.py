@@ -2,9 +2,13 @@
 
 import errno
 import os
+import shutil
+import signal
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -45,6 +49,15 @@ def model(body: str = BODIES["sensitive to rounding"], factor: float = 1.0, scal
     return made
 
 
+def becomes_empty(folder: Path) -> bool:
+    """Whether a thread removes what is in a folder."""
+    for _ in range(100):
+        if not list(folder.iterdir()):
+            return True
+        time.sleep(0.05)
+    return False
+
+
 def saved(made: ModelProto, path: Path) -> Path:
     onnx.save(made, path)
     return path
@@ -62,7 +75,7 @@ def test_large_models_are_compared(body: str, kind: str, tmp_path: Path, tempora
     original = given(model(body), "a")
     assert compare_models(original, given(model(body, 1 + 2e-7 if "s)" in body else 1.0), "b")).equal is True
     assert compare_models(original, given(model(body, 1.01, scale=500), "c")).equal is False
-    assert not list(temporary.iterdir())
+    assert becomes_empty(temporary)
 
 
 def test_large_models_with_external_data_stay_in_their_folder(tmp_path: Path) -> None:
@@ -80,6 +93,23 @@ def test_without_space_for_a_file_the_weights_stay_in_memory(monkeypatch: pytest
     monkeypatch.setattr("passat.ir.onnx.lean.lean_model", full)
     assert compare_models(model(), model(factor=1 + 2e-7)).equal is True
     assert compare_models(model(), model(scale=500)).equal is False
+
+
+def test_an_interruption_while_the_file_is_removed_is_not_lost(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
+    removed = shutil.rmtree
+    pending = [signal.SIGINT]
+
+    def interrupted(*args: Any) -> None:
+        time.sleep(0.2)  # while the finalizer starts the thread, an interruption would be lost
+        for number in (pending.pop() for _ in range(len(pending))):
+            os.kill(os.getpid(), number)
+        removed(*args)
+
+    monkeypatch.setattr(shutil, "rmtree", interrupted)
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012  # it may come after the comparison
+        compare_models(model(), model(factor=1 + 2e-7))
+        time.sleep(10)
+    assert becomes_empty(temporary)
 
 
 @pytest.mark.parametrize("element_type", ["float32", "float16", "int8", "bfloat16", "float8_e4m3fn", "int4"])
