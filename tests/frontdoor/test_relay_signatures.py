@@ -5,8 +5,11 @@ Further parameters may follow. Parameters that docs/tvm-differences.md lists as 
 """
 
 import inspect
+import pickle
 import re
+from collections.abc import Callable
 from functools import reduce
+from types import ModuleType
 from typing import Final
 
 import numpy as np
@@ -15,7 +18,8 @@ import pytest
 import passat
 from passat import relay
 from passat.ir.infer import infer_type
-from passat.relay import nn
+from passat.ir.infer_error import InferError
+from passat.relay import nn, nn_functions, nn_windows
 
 TABLE: Final = """
 instrument.PassPrintingInstrument: print_before_pass_names, print_after_pass_names
@@ -223,6 +227,49 @@ def test_positional_arguments_have_the_meaning_of_tvm() -> None:
     assert relay.argmax(x, 1, False, False, True).attrs.select_last_index is True
     with pytest.raises(ValueError, match="reshape_like: parts of shapes need known shapes, not None and"):
         relay.reshape_like(relay.var("free"), x, 1)
+
+
+HAND_WRITTEN: Final = [
+    *((nn, name) for name in (*nn_functions.__all__, *nn_windows.__all__)),
+    *((relay.image, name) for name in relay.image.__all__),
+    *((relay.qnn.op, name) for name in relay.qnn.op.qnn.__all__),
+]
+"""The functions of operators that are not derived from the operators, with their modules."""
+
+
+@pytest.mark.parametrize(("module", "name"), HAND_WRITTEN)
+def test_functions_of_operators_have_names_and_documentation_and_can_be_pickled(module: ModuleType, name: str) -> None:
+    function = getattr(module, name)
+    assert (function.__name__, function.__qualname__) == (name, name)
+    assert function.__doc__
+    assert pickle.loads(pickle.dumps(function)) is function
+
+
+def test_defaults_are_those_of_tvm() -> None:
+    def defaults(function: Callable[..., object]) -> dict[str, object]:
+        return {each.name: each.default for each in inspect.signature(function).parameters.values() if each.default is not each.empty}
+
+    conv = defaults(nn.conv2d)
+    assert (conv["strides"], conv["padding"], conv["dilation"], conv["groups"], conv["out_dtype"]) == ((1, 1), (0, 0), (1, 1), 1, "")
+    assert (conv["data_layout"], conv["kernel_layout"], conv["out_layout"]) == ("NCHW", "OIHW", "")
+    assert defaults(nn.conv3d_transpose)["output_padding"] == (0, 0, 0)
+    pool = defaults(nn.avg_pool1d)
+    assert (pool["pool_size"], pool["padding"], pool["layout"], pool["count_include_pad"]) == ((1,), (0,), "NCW", False)
+    resize = defaults(relay.image.resize2d)
+    assert (resize["roi"], resize["layout"], resize["out_dtype"]) == (None, "NCHW", None)
+    assert type(resize["cubic_exclude"]) is int
+    assert "contrib_conv2d_nchwc" in (nn.conv2d.__doc__ or "")
+
+
+def test_one_size_is_that_of_every_dimension_of_the_operator() -> None:
+    functions = (relay.image.resize1d, relay.image.resize2d, relay.image.resize3d)
+    for rank, function in enumerate(functions, 1):
+        data = relay.var("data", shape=(1, 3, *(8,) * rank))
+        assert function(data, 4).attrs.size == (4,) * rank
+    wrong = relay.image.resize2d(relay.var("image", shape=(1, 3, 8, 8)), 4, layout="NCW")
+    assert wrong.attrs.size == (4, 4)
+    with pytest.raises(InferError, match="the layout 'NCW' is not a permutation of the letters NCHW"):
+        infer_type(wrong)
 
 
 def test_type_parameters_have_a_kind() -> None:

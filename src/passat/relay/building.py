@@ -12,7 +12,7 @@ import inspect
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any as AnyValue
-from typing import Concatenate, ParamSpec, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from passat.ir.dtypes import from_numpy
 from passat.ir.expr import Call, Constant, Expr, Tuple, Var, const
 from passat.ir.infer import infer_type
 from passat.ir.infer_error import InferError
-from passat.ir.op import REQUIRED, Op, OpTypeError, get_op, list_ops
+from passat.ir.op import Op, OpTypeError, get_op, list_ops
 from passat.ir.ops.blocked_layouts import joined_shape, split_shape, without_blocks
 from passat.ir.ops.emitting import shortest
 from passat.ir.ops.windows import begins_ends, per_axis
@@ -31,7 +31,6 @@ from passat.ir.types import TensorType, TupleType, Type
 from passat.passmgr.options import convert, show_annotation
 from passat.relay.names import bound
 
-_P = ParamSpec("_P")
 _PER_CHANNEL = ("nn.batch_norm", "nn.bias_add", "nn.group_norm", "nn.instance_norm", "nn.layer_norm", "nn.prelu")
 _CONVOLUTIONS = (
     *(f"nn.conv{rank}d{kind}" for rank in (1, 2, 3) for kind in ("", "_transpose")),
@@ -183,10 +182,9 @@ def numbers(name: str, what: str, value: object) -> tuple[int, ...]:
 
 
 def window_attributes(
-    name: str, strides: Numbers, padding: Numbers, dilation: Numbers, size: Numbers | None
+    name: str, spatial: int, strides: Numbers, padding: Numbers, dilation: Numbers, size: Numbers | None
 ) -> dict[str, tuple[int, ...] | None]:
     """The attributes of windows, one number for each spatial dimension; `kernel_size` is the size."""
-    spatial = next(int(letter) for letter in name if letter.isdigit())
     begins, ends = begins_ends(numbers(name, "padding", padding), spatial)
     return {
         "strides": per_axis(numbers(name, "strides", strides), spatial, "strides"),
@@ -269,31 +267,6 @@ def function_of(op: Op) -> Callable[..., Call]:
         operands = [operand(op.name, name, value, kind) for (name, value), kind in zip(given, kinds, strict=False)]
         return call(op.name, *operands, **dict(given[arity:]))
 
-    return _described(build, op, signature)
-
-
-def of_operator(name: str, function: Callable[Concatenate[str, _P], Call]) -> Callable[_P, Call]:
-    """The function of an operator, from one for several operators, which takes the name first. Its attributes have the operator's
-    defaults."""
-    op = get_op(name)
-    _, *parameters = inspect.signature(function).parameters.values()
-    defaults = {what: value for what, value in op.defaults.items() if value is not REQUIRED}
-    signature = inspect.Signature(
-        [each.replace(default=defaults.get(each.name, each.default)) for each in parameters], return_annotation=Call
-    )
-
-    made: Callable[..., Call] = function
-
-    def build(*args: object, **kwargs: object) -> Call:
-        given = signature.bind(*args, **kwargs)
-        given.apply_defaults()
-        return made(name, *given.args)
-
-    return _described(build, op, signature)
-
-
-def _described(build: Callable[..., Call], op: Op, signature: inspect.Signature) -> Callable[..., Call]:
-    """A function with the name, the documentation and the parameters of an operator."""
     build.__name__ = build.__qualname__ = op.name.rpartition(".")[2]
     build.__doc__ = op.doc
     build.__module__ = "passat.relay"

@@ -4,18 +4,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from passat.ir.expr import Call, Expr
-from passat.relay.building import Numbers, call, numbers, of_operator, only_dtype, operand
+from passat.relay.building import Numbers, call, numbers, only_dtype, operand
 from passat.relay.names import explain_arguments, missing_name
 
 __all__ = ["resize1d", "resize2d", "resize3d"]
 
 
-def _resize(
-    name: str,
+def resize1d(
     data: Expr,
     size: Numbers,
     roi: Sequence[float] | None = None,
-    layout: str = "",
+    layout: str = "NCW",
     method: str = "linear",
     coordinate_transformation_mode: str = "half_pixel",
     rounding_method: str = "",
@@ -24,9 +23,65 @@ def _resize(
     extrapolation_value: float = 0.0,
     out_dtype: str | None = None,
 ) -> Call:
-    """An image resized to `size`, a number for each spatial dimension or one for all, by interpolation."""
+    """A signal resized to `size` by interpolation."""
+    given = (coordinate_transformation_mode, rounding_method, cubic_alpha, cubic_exclude, extrapolation_value)
+    return _resize(1, data, size, roi, layout, method, *given, out_dtype=out_dtype)
+
+
+def resize2d(
+    data: Expr,
+    size: Numbers,
+    roi: Sequence[float] | None = None,
+    layout: str = "NCHW",
+    method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel",
+    rounding_method: str = "",
+    cubic_alpha: float = -0.5,
+    cubic_exclude: int = 0,
+    extrapolation_value: float = 0.0,
+    out_dtype: str | None = None,
+) -> Call:
+    """An image resized to `size` (height, width) by interpolation."""
+    given = (coordinate_transformation_mode, rounding_method, cubic_alpha, cubic_exclude, extrapolation_value)
+    return _resize(2, data, size, roi, layout, method, *given, out_dtype=out_dtype)
+
+
+def resize3d(
+    data: Expr,
+    size: Numbers,
+    roi: Sequence[float] | None = None,
+    layout: str = "NCDHW",
+    method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel",
+    rounding_method: str = "",
+    cubic_alpha: float = -0.5,
+    cubic_exclude: int = 0,
+    extrapolation_value: float = 0.0,
+    out_dtype: str | None = None,
+) -> Call:
+    """A volume resized to `size` (depth, height, width) by interpolation."""
+    given = (coordinate_transformation_mode, rounding_method, cubic_alpha, cubic_exclude, extrapolation_value)
+    return _resize(3, data, size, roi, layout, method, *given, out_dtype=out_dtype)
+
+
+def _resize(
+    rank: int,
+    data: Expr,
+    size: Numbers,
+    roi: Sequence[float] | None,
+    layout: str,
+    method: str,
+    mode: str,
+    rounding: str,
+    alpha: float,
+    exclude: int,
+    outside: float,
+    *,
+    out_dtype: str | None,
+) -> Call:
+    name = f"image.resize{rank}d"
     only_dtype(name, out_dtype, operand(name, "data", data))
-    sizes, rank = numbers(name, "size", size), len(layout) - 2
+    sizes = numbers(name, "size", size)
     return call(
         name,
         data,
@@ -34,17 +89,13 @@ def _resize(
         roi=() if roi is None else tuple(float(value) for value in roi),
         layout=layout,
         method=method,
-        coordinate_transformation_mode=coordinate_transformation_mode,
-        rounding_method=rounding_method,
-        cubic_alpha=cubic_alpha,
-        cubic_exclude=bool(cubic_exclude),
-        extrapolation_value=extrapolation_value,
+        coordinate_transformation_mode=mode,
+        rounding_method=rounding,
+        cubic_alpha=alpha,
+        cubic_exclude=bool(exclude),
+        extrapolation_value=outside,
     )
 
-
-resize1d = of_operator("image.resize1d", _resize)
-resize2d = of_operator("image.resize2d", _resize)
-resize3d = of_operator("image.resize3d", _resize)
 
 explain_arguments(globals(), __all__, "image.")
 

@@ -195,7 +195,7 @@ def conv2d_backward_weight(
         raise ValueError(f"relay.{name}: kernel_size is missing")
     only_dtype(name, out_dtype, data)
     only(name, "channels", channels, None, result.shape[grad_layout.index("C")])
-    attrs: dict[str, AnyValue] = {**window_attributes(name, strides, padding, dilation, kernel_size), "groups": groups}
+    attrs: dict[str, AnyValue] = {**window_attributes(name, 2, strides, padding, dilation, kernel_size), "groups": groups}
     window = attrs.pop("kernel_size")
     shape = tuple(type_.concrete_shape[data_layout.index(letter)] for letter in "NCHW")
     found = weight_gradient(laid_out_as(data, data_layout, "NCHW"), shape, laid_out_as(grad, grad_layout, "NCHW"), window, attrs)

@@ -12,7 +12,7 @@ from typing import Final
 
 from passat.ir.expr import Call, Expr
 from passat.ir.ops.windows import per_axis
-from passat.relay.building import Exprs, Numbers, call, numbers, of_operator, only, window_attributes
+from passat.relay.building import Exprs, Numbers, call, numbers, only, window_attributes
 from passat.relay.names import explain_arguments
 
 __all__ = [
@@ -128,7 +128,7 @@ def conv2d(
 ) -> Call:
     """A convolution of quantized tensors, in integers of 32 bits."""
     only("qnn.conv2d", "out_layout", out_layout, "", data_layout)
-    attrs = window_attributes("qnn.conv2d", strides, padding, dilation, kernel_size)
+    attrs = window_attributes("qnn.conv2d", 2, strides, padding, dilation, kernel_size)
     operands = (data, kernel, input_zero_point, kernel_zero_point, input_scale, kernel_scale)
     layouts = {"data_layout": data_layout, "kernel_layout": kernel_layout}
     return call("qnn.conv2d", *operands, **attrs, **layouts, groups=groups, channels=channels, out_dtype=out_dtype)
@@ -156,7 +156,7 @@ def conv2d_transpose(
     """A transposed convolution of quantized tensors, in integers of 32 bits."""
     name = "qnn.conv2d_transpose"
     only(name, "out_layout", out_layout, "", data_layout)
-    attrs = window_attributes(name, strides, padding, dilation, kernel_size)
+    attrs = window_attributes(name, 2, strides, padding, dilation, kernel_size)
     attrs["output_padding"] = per_axis(numbers(name, "output_padding", output_padding), 2, "output_padding", 0)
     operands = (data, weight, input_zero_point, kernel_zero_point, input_scale, kernel_scale)
     layouts = {"data_layout": data_layout, "kernel_layout": kernel_layout}
@@ -182,8 +182,7 @@ def batch_matmul(x: Expr, y: Expr, x_zero_point: Expr, y_zero_point: Expr, x_sca
     return call("qnn.batch_matmul", x, y, x_zero_point, y_zero_point, x_scale, y_scale, out_dtype=out_dtype)
 
 
-def _binary(
-    name: str,
+def add(
     lhs: Expr,
     rhs: Expr,
     lhs_scale: Expr,
@@ -195,30 +194,43 @@ def _binary(
     lhs_axis: int = -1,
     rhs_axis: int = -1,
 ) -> Call:
-    """Arithmetic of two quantized tensors."""
+    """The sum of two quantized tensors."""
     scales = (lhs_scale, lhs_zero_point, rhs_scale, rhs_zero_point, output_scale, output_zero_point)
-    return call(name, lhs, rhs, *scales, lhs_axis=lhs_axis, rhs_axis=rhs_axis)
+    return call("qnn.add", lhs, rhs, *scales, lhs_axis=lhs_axis, rhs_axis=rhs_axis)
 
 
-add = of_operator("qnn.add", _binary)
-subtract = of_operator("qnn.subtract", _binary)
-mul = of_operator("qnn.mul", _binary)
+def subtract(
+    lhs: Expr,
+    rhs: Expr,
+    lhs_scale: Expr,
+    lhs_zero_point: Expr,
+    rhs_scale: Expr,
+    rhs_zero_point: Expr,
+    output_scale: Expr,
+    output_zero_point: Expr,
+    lhs_axis: int = -1,
+    rhs_axis: int = -1,
+) -> Call:
+    """The difference of two quantized tensors."""
+    scales = (lhs_scale, lhs_zero_point, rhs_scale, rhs_zero_point, output_scale, output_zero_point)
+    return call("qnn.subtract", lhs, rhs, *scales, lhs_axis=lhs_axis, rhs_axis=rhs_axis)
 
 
-def _unary(name: str, x: Expr, scale: Expr, zero_point: Expr, output_scale: Expr, output_zero_point: Expr) -> Call:
-    """A function of the elements of a quantized tensor."""
-    return call(name, x, scale, zero_point, output_scale, output_zero_point)
-
-
-abs = of_operator("qnn.abs", _unary)  # Relay's name
-erf = of_operator("qnn.erf", _unary)
-exp = of_operator("qnn.exp", _unary)
-hardswish = of_operator("qnn.hardswish", _unary)
-log = of_operator("qnn.log", _unary)
-rsqrt = of_operator("qnn.rsqrt", _unary)
-sigmoid = of_operator("qnn.sigmoid", _unary)
-sqrt = of_operator("qnn.sqrt", _unary)
-tanh = of_operator("qnn.tanh", _unary)
+def mul(
+    lhs: Expr,
+    rhs: Expr,
+    lhs_scale: Expr,
+    lhs_zero_point: Expr,
+    rhs_scale: Expr,
+    rhs_zero_point: Expr,
+    output_scale: Expr,
+    output_zero_point: Expr,
+    lhs_axis: int = -1,
+    rhs_axis: int = -1,
+) -> Call:
+    """The product of two quantized tensors."""
+    scales = (lhs_scale, lhs_zero_point, rhs_scale, rhs_zero_point, output_scale, output_zero_point)
+    return call("qnn.mul", lhs, rhs, *scales, lhs_axis=lhs_axis, rhs_axis=rhs_axis)
 
 
 def leaky_relu(x: Expr, alpha: float, input_scale: Expr, input_zero_point: Expr, output_scale: Expr, output_zero_point: Expr) -> Call:
@@ -249,9 +261,54 @@ def avg_pool2d(
     """The mean of each window of a quantized tensor."""
     name = "qnn.avg_pool2d"
     only(name, "out_layout", out_layout, "", layout)
-    attrs: dict[str, object] = dict(window_attributes(name, strides, padding, dilation, pool_size))
+    attrs: dict[str, object] = dict(window_attributes(name, 2, strides, padding, dilation, pool_size))
     attrs |= {"pool_size": attrs.pop("kernel_size"), "ceil_mode": ceil_mode, "count_include_pad": count_include_pad, "layout": layout}
     return call(name, data, input_scale, input_zero_point, output_scale, output_zero_point, **attrs)
+
+
+def tanh(x: Expr, scale: Expr, zero_point: Expr, output_scale: Expr, output_zero_point: Expr) -> Call:
+    """The hyperbolic tangent of a quantized tensor."""
+    return call("qnn.tanh", x, scale, zero_point, output_scale, output_zero_point)
+
+
+def exp(x: Expr, scale: Expr, zero_point: Expr, output_scale: Expr, output_zero_point: Expr) -> Call:
+    """The exponential of a quantized tensor."""
+    return call("qnn.exp", x, scale, zero_point, output_scale, output_zero_point)
+
+
+def sqrt(x: Expr, scale: Expr, zero_point: Expr, output_scale: Expr, output_zero_point: Expr) -> Call:
+    """The square root of a quantized tensor."""
+    return call("qnn.sqrt", x, scale, zero_point, output_scale, output_zero_point)
+
+
+def rsqrt(x: Expr, scale: Expr, zero_point: Expr, output_scale: Expr, output_zero_point: Expr) -> Call:
+    """One over the square root of a quantized tensor."""
+    return call("qnn.rsqrt", x, scale, zero_point, output_scale, output_zero_point)
+
+
+def erf(x: Expr, scale: Expr, zero_point: Expr, output_scale: Expr, output_zero_point: Expr) -> Call:
+    """The error function of a quantized tensor."""
+    return call("qnn.erf", x, scale, zero_point, output_scale, output_zero_point)
+
+
+def abs(x: Expr, scale: Expr, zero_point: Expr, output_scale: Expr, output_zero_point: Expr) -> Call:  # Relay's name
+    """The absolute value of a quantized tensor."""
+    return call("qnn.abs", x, scale, zero_point, output_scale, output_zero_point)
+
+
+def sigmoid(x: Expr, scale: Expr, zero_point: Expr, output_scale: Expr, output_zero_point: Expr) -> Call:
+    """1 / (1 + exp(-x)) of a quantized tensor."""
+    return call("qnn.sigmoid", x, scale, zero_point, output_scale, output_zero_point)
+
+
+def hardswish(x: Expr, scale: Expr, zero_point: Expr, output_scale: Expr, output_zero_point: Expr) -> Call:
+    """x * clip(x + 3, 0, 6) / 6 of a quantized tensor."""
+    return call("qnn.hardswish", x, scale, zero_point, output_scale, output_zero_point)
+
+
+def log(x: Expr, scale: Expr, zero_point: Expr, output_scale: Expr, output_zero_point: Expr) -> Call:
+    """The natural logarithm of a quantized tensor."""
+    return call("qnn.log", x, scale, zero_point, output_scale, output_zero_point)
 
 
 explain_arguments(globals(), __all__, "qnn.op.")
