@@ -1,11 +1,16 @@
 """`relay.transform`: passes under Relay's names, with its levels, required passes and arguments."""
 
+import inspect
+import pickle
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
 from passat import relay, transform
 from passat.ir.traverse import post_order
-from passat.passmgr import list_passes
+from passat.passmgr import PassOptionError, list_passes
 
 x = relay.var("x", shape=(2,))
 LEVELS = {
@@ -55,6 +60,69 @@ def test_a_pass_by_itself_knows_what_called_functions_return(name: str) -> None:
     getattr(relay.transform, name)(*REQUIRED.get(name, ()))(mod)
     relay.transform.InferType()(mod)
     assert repr(before.checked_type) == "fn (Tensor[(2,), float32]) -> Tensor[(2,), float32]"
+
+
+def functions() -> dict[str, Callable[..., Any]]:
+    """The functions of `relay.transform` that create a pass, and the classes of passes."""
+    found = {name: getattr(relay.transform, name) for name in dir(relay.transform) if name[:1].isupper()}
+    passes = {entry.name for entry in list_passes()}
+    return {name: function for name, function in found.items() if name in passes and callable(function)}
+
+
+FUNCTIONS = functions()
+WRONG: list[tuple[str, dict[str, object]]] = [
+    ("AnnotateTarget", {"targets": 3}),
+    ("AnnotateTarget", {"targets": ["dnnl", 3]}),
+    ("AnnotateTarget", {"targets": "dnnl", "include_non_call_ops": "yes"}),
+    ("CombineParallelBatchMatmul", {"min_num_branches": "two"}),
+    ("CombineParallelConv2D", {"min_num_branches": "two"}),
+    ("CombineParallelDense", {"min_num_branches": "two"}),
+    ("ConvertLayout", {"desired_layouts": 3}),
+    ("ConvertLayout", {"desired_layouts": ["nn.conv2d"]}),
+    ("ConvertLayout", {"desired_layouts": {"nn.conv2d": "NHWC"}}),
+    ("EliminateCommonSubexpr", {"fskip": 3}),
+    ("FakeQuantizationToInteger", {"hard_fail": "yes"}),
+    ("FakeQuantizationToInteger", {"optional_qnn_ops": 3}),
+    ("FoldConstant", {"fold_qnn": "yes"}),
+    ("Legalize", {"legalize_map_attr_name": 3}),
+    ("MergeComposite", {"pattern_table": 3}),
+    ("RemoveUnusedFunctions", {"entry_functions": "main"}),
+    ("RemoveUnusedFunctions", {"entry_functions": 3}),
+    ("SplitArgs", {"max_function_args": "many"}),
+]
+"""Options of the wrong type."""
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_passes_have_the_name_of_the_pass(name: str) -> None:
+    function = FUNCTIONS[name]
+    assert (function.__name__, function.__qualname__) == (name, name)
+    assert function.__doc__
+    assert pickle.loads(pickle.dumps(function)) is function is getattr(relay.transform, name)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_arguments_that_do_not_fit_are_errors_that_name_the_pass(name: str) -> None:
+    function = FUNCTIONS[name]
+    for args, options in (((), {"unknown": 3}), ((3,) * 20, {})):
+        if args and any(each.kind is each.VAR_POSITIONAL for each in inspect.signature(function).parameters.values()):
+            continue
+        with pytest.raises(TypeError, match=rf"\b{name}\b"):
+            function(*args, **options)
+    if name in REQUIRED:
+        with pytest.raises(TypeError, match=rf"\b{name}\b.* missing"):
+            function()
+
+
+@pytest.mark.parametrize(("name", "options"), WRONG)
+def test_options_of_wrong_types_are_errors_that_name_the_pass(name: str, options: dict[str, object]) -> None:
+    with pytest.raises(PassOptionError, match=rf"of the pass {name}: expected"):
+        FUNCTIONS[name](**options)
+
+
+def test_every_function_with_options_has_wrong_ones() -> None:
+    with_options = {name for name, function in FUNCTIONS.items() if inspect.isfunction(function) and inspect.signature(function).parameters}
+    assert with_options == {name for name, _ in WRONG}
 
 
 def test_split_args_of_a_program_without_types() -> None:

@@ -3,7 +3,9 @@
 Passes registered under `relay._transform.` without a function here are also found by name.
 """
 
-from collections.abc import Callable, Collection, Sequence
+import functools
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, overload
 from typing import Any as AnyValue
 
@@ -44,23 +46,16 @@ from passat.passmgr import (
     list_passes,
     module_pass,
 )
-from passat.passmgr import (
-    RemoveUnusedFunctions as _RemoveUnusedFunctions,
-)
+from passat.passmgr.registry import PassEntry
 from passat.relay.build_module import build_config
+from passat.relay.names import bound
 
 if TYPE_CHECKING:  # they are found by name, since importing Relay loads no rules
     from passat.rules.passes.compiler_regions import MergeCompilerRegions
     from passat.rules.passes.fuse_ops import DefuseOps, FuseOps
-    from passat.rules.passes.layouts import alter_op_layout as AlterOpLayout
-    from passat.rules.passes.layouts import convert_layout as ConvertLayout
-    from passat.rules.passes.merge_composite import MergeComposite
     from passat.rules.passes.partial_evaluate import PartialEvaluate
     from passat.rules.passes.partition_graph import PartitionGraph
     from passat.rules.passes.simplify import DeadCodeElimination
-    from passat.rules.passes.simplify import dynamic_to_static as DynamicToStatic
-    from passat.rules.passes.simplify import eliminate_common_subexpr as EliminateCommonSubexpr
-    from passat.rules.passes.split_args import SplitArgs
 
 
 @overload
@@ -228,6 +223,16 @@ def Legalize(*sets: AnyValue, legalize_map_attr_name: str = "FTVMLegalize") -> P
     return _make("Legalize", sets=sets, attribute=legalize_map_attr_name)
 
 
+def DynamicToStatic() -> Pass:
+    """Replaces dynamic operators of known sizes by static ones."""
+    return _make("DynamicToStatic")
+
+
+def EliminateCommonSubexpr(fskip: Callable[[AnyValue], bool] | None = None) -> Pass:
+    """Common subexpression elimination, except for expressions for which `fskip` is true."""
+    return _make("EliminateCommonSubexpr", fskip=fskip)
+
+
 def ForwardFoldScaleAxis() -> Pass:
     """Scales move into the weights of the products behind them, past rectifiers and sums, if all uses of the scaled tensor end in such
     products."""
@@ -260,24 +265,46 @@ def CombineParallelBatchMatmul(min_num_branches: int = 3) -> Pass:
     return _make("CombineParallelBatchMatmul", min_num_branches=min_num_branches, always=True)
 
 
+def SplitArgs(max_function_args: int) -> Pass:
+    """Splits concatenations of more operands than a function of the target may have."""
+    return _make("SplitArgs", max_function_args=max_function_args)
+
+
+def MergeComposite(pattern_table: AnyValue = ()) -> Pass:
+    """Moves matches of the patterns of a table into functions with the attribute `Composite`. Patterns are those of
+    `relay.dataflow_pattern`, with a check function of the expression, or those of rules (`passat.rules.pattern`), with guards."""
+    return _make("MergeComposite", pattern_table=pattern_table)
+
+
 def AnnotateTarget(targets: str | Sequence[str], include_non_call_ops: bool = True) -> Pass:
     """Marks the beginnings and ends of regions for external compilers, given by one name or several in order of priority. A compiler takes
     operators whose function registered as `target.NAME` returns true, and functions that MergeComposite created from patterns `NAME.`..."""
-    names = (targets,) if isinstance(targets, str) else tuple(targets)
+    names = (targets,) if isinstance(targets, str) else targets
     return _make("AnnotateTarget", targets=names, include_non_call_ops=include_non_call_ops)
+
+
+def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> Pass:
+    """Converts convolutions and poolings to the requested layouts, by operator name: that of the data, and that of the weight or "default".
+    Inserts few transposes."""
+    return _make("ConvertLayout", desired_layouts=desired_layouts)
+
+
+def AlterOpLayout() -> Pass:
+    """Converts operators to the layouts that the target prefers (`passat.rules.passes.layouts.register_alter_op_layout`), if any."""
+    return _make("AlterOpLayout")
 
 
 def FakeQuantizationToInteger(hard_fail: bool = False, use_qat: bool = False, optional_qnn_ops: Sequence[str] | None = None) -> Pass:
     """Converts regions between `qnn.dequantize` and `qnn.quantize` to integers. With `hard_fail`, a region that cannot be converted is an
     error. With `use_qat`, single operators after `qnn.dequantize` are also converted. `optional_qnn_ops` names operators that are
     approximated."""
-    options = {"hard_fail": hard_fail, "use_qat": use_qat, "optional_qnn_ops": tuple(optional_qnn_ops or ())}
+    options = {"hard_fail": hard_fail, "use_qat": use_qat, "optional_qnn_ops": () if optional_qnn_ops is None else optional_qnn_ops}
     return _make("FakeQuantizationToInteger", **options)
 
 
 def RemoveUnusedFunctions(entry_functions: list[str] | tuple[str, ...] | None = None) -> Pass:
     """Removes the functions that no entry function (by default `main`) reaches."""
-    return _RemoveUnusedFunctions(("main",) if entry_functions is None else tuple(entry_functions))
+    return _make("RemoveUnusedFunctions", entry_functions=("main",) if entry_functions is None else entry_functions)
 
 
 def InferTypeLocal(expr: Expr) -> Type:
@@ -307,8 +334,25 @@ def gradient(expr: Expr, mod: IRModule | None = None, mode: str = "higher_order"
     return first_order_gradient(function)
 
 
-def _registered() -> dict[str, Callable[..., Pass]]:
-    return {entry.name: entry.factory for entry in list_passes() if entry.key.startswith(_PREFIX)}
+def _registered() -> dict[str, PassEntry]:
+    return {entry.name: entry for entry in list_passes() if entry.key.startswith(_PREFIX)}
+
+
+@functools.cache
+def _creating(entry: PassEntry) -> Callable[..., Pass]:
+    """What creates a pass: its class, a user's function, or a function with the name of the pass that checks its options."""
+    factory = entry.factory
+    if inspect.isclass(factory) or not entry.is_own:
+        return factory
+    signature = inspect.signature(factory)
+
+    @functools.wraps(factory)
+    def create(*args: object, **options: object) -> Pass:
+        return entry.make(bound(f"transform.{entry.name}", signature, args, options).arguments)
+
+    create.__name__ = create.__qualname__ = entry.name
+    create.__module__ = __name__
+    return create
 
 
 def __dir__() -> list[str]:
@@ -323,4 +367,4 @@ if not TYPE_CHECKING:  # hidden from type checkers, which would accept any missp
             known = sorted({*names, *__all__})
             hint = did_you_mean(name, known) or f"; it has: {', '.join(known)}"
             raise AttributeError(f"relay.transform has no pass {name!r}{hint}")
-        return names[name]
+        return _creating(names[name])
