@@ -32,9 +32,9 @@ from passat.rules.guards import Reject
 from passat.rules.multi_pattern import MultiRule
 from passat.rules.pattern import PExpression, PValue, RuleError
 from passat.rules.provenance.instance import Instance
-from passat.rules.provenance.plain import CertificateError, constant_key, digest_key, plain_tensor
+from passat.rules.provenance.plain import CertificateError, Uncovered, constant_key, digest_key, plain_tensor
 from passat.rules.provenance.regions import Regions
-from passat.rules.provenance.terms import CALL, CONST, FIELD, FUNCTION, GLOBAL, TUPLE, check_form, label_and_maker, operands_of
+from passat.rules.provenance.terms import CALL, CONST, FIELD, FUNCTION, GLOBAL, TUPLE, check_form, draws, label_and_maker, operands_of
 from passat.rules.provenance.verdict import Gap, Verdict
 from passat.rules.rule import Rule
 from passat.rules.substitution import build_together, same_type
@@ -161,6 +161,7 @@ class Checker:
         check_form(data)
         self.data = data
         self.rows = list(data["terms"])
+        self._check_draws()
         first = [pair[0] for pair in data["functions"].values()]
         self.regions = Regions(self.rows, first, lambda term: self.constant(self.cls(term)))
         self.closure = Closure(lambda label: isinstance(label, tuple) and label[0] == CALL and label[1].commutative)
@@ -174,6 +175,16 @@ class Checker:
                 raise CertificateError(f"unknown rule {name}; pass your own rules to the checker again")
             if rules[name].claim != text:
                 raise CertificateError(f"the rule {name} differs: here it is {rules[name].claim}; the certificate has {text}")
+
+    def _check_draws(self) -> None:
+        """Raises CertificateError for a function that draws random numbers and is called."""
+        drawing = set[int]()
+        for number, row in enumerate(self.rows):
+            try:
+                if draws(row, self.rows, drawing):
+                    drawing.add(number)
+            except Uncovered as reason:
+                raise CertificateError(f"terms, number {number}: it has {reason}") from None
 
     def run(self) -> Verdict:
         """Checks all steps. Raises CertificateError that names the first invalid step; gaps are in the verdict."""
@@ -291,9 +302,10 @@ class Checker:
 
     def _follow_laws(self, *terms: int) -> None:
         """Unites terms that are equal by the laws of regions, except those of another type, or without one."""
-        for one, other in (pair for term in terms for pair in self.regions.equal(term)):
+        for one, other, anyway in (pair for term in terms for pair in self.regions.equal(term)):
             with suppress(InferError, OpTypeError, CertificateError):
-                if compatible(self.best(one).checked_type, self.best(other).checked_type):
+                right = self.best(other).checked_type
+                if compatible(self.best(one).checked_type, right) if anyway else self.own(one).checked_type == right:
                     self.closure.unite(self.cls(one), self.cls(other))
 
     def _needs(self, term: int) -> Sequence[int]:

@@ -1,5 +1,5 @@
-"""Rules for selections: a position along an axis of a result is computed from the same position of operands (`passat.ir.aligned_axes`). By
-these rules certificates prove what the pass HoistSelections, a walk, did. No pass runs them.
+"""Rules for selections: a position along an axis of a result is computed from the same position of operands (`passat.ir.aligned_axes`).
+Certificates use these rules to prove the work of HoistSelections, which is a walk. No pass runs them.
 
 Operators: take strided_slice expand_dims squeeze concatenate split, elementwise operators, and others that `aligned_axes` lists.
 """

@@ -1,10 +1,15 @@
-"""The laws of If, Loop and Scan by which the checker compares them: such a call equals
+"""The laws of opaque calls, and of If, Loop and Scan among them, by which the checker compares them.
 
-* the same call whose bodies contain the values that they capture in place of parameters, so that neither the order of captured values nor
-  those that no body reads matter;
-* for an If on a constant condition, the result of the branch that it takes.
+* Captured values: an If, Loop or Scan equals the same call whose bodies contain the values that they capture in place of parameters, if no
+  function in a body, or around it, binds a variable of a value. So neither the order of captured values matters, nor do values that no body
+  reads.
+* Taken branch: an If without captured values and declared types, on a constant condition, equals the result of the branch that it takes.
+* Declared types: an opaque call equals the same call without declared types, also without those in its bodies, if it is a term of a first
+  program outside of all bodies and branches, and its free variables are parameters of first programs that no other function binds. A body
+  may not run, and its parameters are those of other bodies too, so a declaration in it holds only for the call as a whole.
+* Redundant types: any opaque call equals the same call without declared types if both have the same type.
 
-And an opaque call of a first program equals the call without declared types, which the last program need not declare.
+To the checker, a call with declared types is its value if that has these types, and any value of these types otherwise.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,31 +22,79 @@ from passat.ir.onnx.opaque import PREFIX
 from passat.ir.op import Op
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import children, post_order, with_children
-from passat.rules.provenance.terms import CALL, FIELD, FUNCTION, TUPLE, VAR, operands_of, reached, with_operands, without_declaration
+from passat.rules.provenance.terms import (
+    CALL,
+    FIELD,
+    FUNCTION,
+    IF,
+    TUPLE,
+    VAR,
+    is_declared,
+    operands_of,
+    reached,
+    with_operands,
+    without_declaration,
+)
 
 Row = list[AnyValue]
 
 
 class Regions:
-    """Applies the laws to terms, and appends the equal terms to the table. Part of the trusted base: a variable of a body must not have the
-    name of a variable in a captured value. `first` are the first programs, `constant` is the value of a term if it is known."""
+    """Applies the laws to terms, and appends the equal terms to the table. Part of the trusted base. `first` are the first programs,
+    `constant` is the value of a term if it is known."""
 
     def __init__(self, rows: list[Row], first: Iterable[int | None], constant: Callable[[int], Value | None]) -> None:
         self.rows = rows
-        self._believed = reached(rows, first)
-        """The terms whose declared types hold: those of the first programs, also with captured values filled in."""
         self.undecided: list[int] = []
         """The calls of If whose condition has not been a constant so far."""
         self._constant = constant
         self._free: list[frozenset[int]] = []
+        self._plain: dict[int, int] = {}
+        self._believed = self._outside(first) if any(map(is_declared, rows)) else frozenset()
+        """The terms whose declared types hold."""
 
-    def equal(self, term: int) -> list[tuple[int, int]]:
-        """Pairs of equal terms, by a law for an opaque call; none for any other term, and if names clash."""
+    def equal(self, term: int) -> list[tuple[int, int, bool]]:
+        """Pairs of equal terms, by a law for an opaque call, and whether they are equal even if their types differ; none for any other
+        term, and if names clash."""
         row = self.rows[term]
         if row[0] != CALL or not row[1].startswith(PREFIX):
             return []
-        plain = [(term, self._add(without_declaration(row)))] if "types" in row[2] and term in self._believed else []
-        return plain + (self._of_region(term, row) if "bodies" in row[2] else [])
+        plain = self._without_types(term, row)
+        pairs = [(term, plain, term in self._believed)] if plain != term else []
+        return pairs + [(*pair, True) for pair in (self._of_region(term, row) if "bodies" in row[2] else ())]
+
+    def _outside(self, first: Iterable[int | None]) -> frozenset[int]:
+        """The terms of the first programs outside of bodies and branches whose free variables are parameters of these programs alone."""
+        rows = self.rows
+        functions = [row for row in (rows[root] for root in first if root is not None) if row[0] == FUNCTION]
+        inner = {part for row in rows for part in operands_of(row) if rows[part][0] == FUNCTION}
+        bound = {param for function in inner for param in rows[function][3][:-1]}
+        params = {param for row in functions for param in row[3][:-1]} - bound
+        found, stack = set[int](), [row[3][-1] for row in functions]
+        while stack:
+            top = stack.pop()
+            if top not in found:
+                found.add(top)
+                parts = operands_of(rows[top])
+                stack += parts[:1] if rows[top][0] == IF else [part for part in parts if rows[part][0] != FUNCTION]
+        return frozenset(term for term in found if self._free_in(term) <= params)
+
+    def _without_types(self, term: int, row: Row) -> int:
+        """An opaque call without declared types and, if they hold, without those in its bodies."""
+        operands = row[3]
+        if term in self._believed:
+            plain = self._plain
+            functions = [part for part in operands if self.rows[part][0] == FUNCTION]
+            for number in sorted(reached(self.rows, functions) - plain.keys()):  # operands first
+                inner = self.rows[number]
+                plain[number] = self._changed(number, inner, [plain[part] for part in operands_of(inner)])
+            operands = [plain[part] if self.rows[part][0] == FUNCTION else part for part in operands]
+        return self._changed(term, row, operands)
+
+    def _changed(self, term: int, row: Row, operands: Sequence[int]) -> int:
+        """A term with other operands and without declared types."""
+        same = list(operands) == list(operands_of(row))
+        return term if same and not is_declared(row) else self._add(with_operands(without_declaration(row), operands))
 
     def _of_region(self, term: int, row: Row) -> list[tuple[int, int]]:
         operands, counts = row[3], row[2]["captured"]
@@ -56,8 +109,8 @@ class Regions:
                 if filled is None:
                     return []
                 made.append(filled)
-            return [(term, self._add([CALL, row[1], {**row[2], "captured": [0] * len(counts)}, made, *row[4:]], term))]
-        return self._taken(term) if row[1] == "onnx.If" else []
+            return [(term, self._add([CALL, row[1], {**row[2], "captured": [0] * len(counts)}, made, *row[4:]]))]
+        return self._taken(term) if row[1] == "onnx.If" and not is_declared(row) else []
 
     def _taken(self, term: int) -> list[tuple[int, int]]:
         """An If that captures nothing, or its fields, with the results of the branch that it takes."""
@@ -104,7 +157,7 @@ class Regions:
                 stack += missing
                 continue
             else:
-                done[top] = self._add(with_operands(row, [done[part] for part in parts]), top)
+                done[top] = self._add(with_operands(row, [done[part] for part in parts]))
             stack.pop()
         return done[root] if names.isdisjoint(own) else None
 
@@ -117,11 +170,9 @@ class Regions:
             free.append(frozenset({number}) if row[0] == VAR else found.difference(parts[:-1]) if row[0] == FUNCTION else found)
         return free[term]
 
-    def _add(self, row: Row, of: int = -1) -> int:
-        """Appends a term. `of` is the one of which it is an instance."""
+    def _add(self, row: Row) -> int:
+        """Appends a term."""
         self.rows.append(row)
-        if of in self._believed:
-            self._believed.add(len(self.rows) - 1)
         return len(self.rows) - 1
 
 

@@ -2,7 +2,7 @@
 certificates, which contain such a table."""
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Final
 
@@ -52,8 +52,8 @@ class Terms:
         self._attrs: dict[int, tuple[Attrs, Plain]] = {}
         self._stateful: dict[int, Call] = {}
         self._drawing: set[int] = set()
-        self.declared: frozenset[str] | None = None
-        """The declarations of types (`declarations`) that terms of new programs have; None for all."""
+        self.declares = True
+        """Whether new calls keep the types that a model declares for their results."""
 
     def begin(self) -> None:
         """Starts another module, whose variables are those of the same names."""
@@ -70,20 +70,14 @@ class Terms:
         return found
 
     def _look(self, row: list[AnyValue]) -> None:
-        """Records sources of random numbers. A function that draws random numbers must not be called: two equal calls of it are not equal.
-        Raises Uncovered."""
-        parts = operands_of(row)
-        drawing = [part for part in parts if part in self._drawing]
-        functions = [part for part in drawing if self.rows[part][0] == FUNCTION or (row[0] == IF and part != parts[0])]
-        if functions and row[0] in (CALL, APPLY, IF):
-            raise Uncovered("a function or branch with stateful calls in it")
-        if (row[0] == CALL and len(row) > 4) or drawing:
+        """Records sources of random numbers. Raises Uncovered."""
+        if draws(row, self.rows, self._drawing):
             self._drawing.add(len(self.rows))
 
     def call(self, op: Op, attrs: Attrs, operands: Sequence[int], expr: Expr | None = None) -> int:
         """The number of an operator call; `expr` distinguishes stateful calls. Raises Uncovered."""
         row = [CALL, op.name, self.attrs(attrs), list(operands), *([self.tag(expr)] if op.stateful else [])]
-        return self.add(row if self.declared is None or _declaration(row) in {*self.declared, ""} else without_declaration(row))
+        return self.add(row if self.declares else without_declaration(row))
 
     def attrs(self, attrs: Attrs) -> Plain:
         """Attributes as plain data."""
@@ -216,14 +210,24 @@ def with_operands(row: Sequence[AnyValue], operands: Sequence[int]) -> list[AnyV
     return [*row[:place], list(operands), *row[place + 1 :]]
 
 
-def _declaration(row: Sequence[AnyValue]) -> str:
-    """The operator and the declared types of an opaque call; '' for any other term."""
-    return json.dumps([row[1], row[2]["types"]]) if row[0] == CALL and row[1].startswith(PREFIX) and "types" in row[2] else ""
+def draws(row: Sequence[AnyValue], rows: Sequence[Sequence[AnyValue]], drawing: Collection[int]) -> bool:
+    """Whether a term draws random numbers; `drawing` are the terms before it that do. A function that draws random numbers must not be
+    called: two equal calls of it are not equal. Raises Uncovered."""
+    parts = operands_of(row)
+    found = [part for part in parts if part in drawing]
+    if row[0] in (CALL, APPLY, IF) and any(rows[part][0] == FUNCTION or (row[0] == IF and part != parts[0]) for part in found):
+        raise Uncovered("a function or branch with stateful calls in it")
+    return bool(found) or (row[0] == CALL and len(row) > 4)
 
 
-def without_declaration(row: Sequence[AnyValue]) -> list[AnyValue]:
-    """An opaque call without declared types."""
-    return [*row[:2], {name: value for name, value in row[2].items() if name != "types"}, *row[3:]]
+def is_declared(row: Sequence[AnyValue]) -> bool:
+    """Whether a term is an opaque call with declared types."""
+    return row[0] == CALL and row[1].startswith(PREFIX) and "types" in row[2]
+
+
+def without_declaration(row: list[AnyValue]) -> list[AnyValue]:
+    """An opaque call without declared types; any other term as it is."""
+    return [*row[:2], {name: value for name, value in row[2].items() if name != "types"}, *row[3:]] if is_declared(row) else row
 
 
 def reached(rows: Sequence[Sequence[AnyValue]], roots: Iterable[int | None]) -> set[int]:
@@ -236,11 +240,6 @@ def reached(rows: Sequence[Sequence[AnyValue]], roots: Iterable[int | None]) -> 
             found.add(top)
             stack += operands_of(rows[top])
     return found
-
-
-def declarations(rows: Sequence[Sequence[AnyValue]], roots: Iterable[int | None]) -> frozenset[str]:
-    """The declarations of types in some programs. Others in the last program say nothing about its values, and are left out."""
-    return frozenset(_declaration(rows[term]) for term in reached(rows, roots)) - {""}
 
 
 def label_and_maker(

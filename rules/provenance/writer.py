@@ -35,7 +35,7 @@ from passat.rules.provenance.pass_trace import PassEvent
 from passat.rules.provenance.plain import CertificateError, Plain, Uncovered
 from passat.rules.provenance.regions import with_filled_bodies
 from passat.rules.provenance.stacked_rows import StackedRows
-from passat.rules.provenance.terms import FORMAT, VERSION, Terms, declarations
+from passat.rules.provenance.terms import FORMAT, VERSION, Terms, is_declared, reached
 from passat.rules.rule import Rule, RuleSetMeta
 
 
@@ -96,7 +96,7 @@ class Writer:
         last = self._programs(after)
         if reread is not None:
             self.terms.begin()
-            self.terms.declared = declarations(self.terms.rows, functions.values())
+            self.terms.declares = False
             written, last = last, self._programs(reread)
             if written != last:
                 self._reread(after, reread, written, last)
@@ -152,11 +152,15 @@ class Writer:
             known = dict(self.rules)
             with contextlib.suppress(Uncovered):
                 part = {"pass": pass_name, "function": name, **self._equated(old.body, new.body, stage)}
-                if self._holds([part]) or (declarations(self.terms.rows, [part["before"]]) and self._holds([*self.steps, part])):
+                if self._holds([part]) or (self._declares(part["before"]) and self._holds([*self.steps, part])):
                     self.steps.append(part)
                     return True
             self.rules = known
         return False
+
+    def _declares(self, program: int) -> bool:
+        """Whether a program has declared types."""
+        return any(is_declared(self.terms.rows[term]) for term in reached(self.terms.rows, [program]))
 
     def _holds(self, steps: list[dict[str, AnyValue]]) -> bool:
         """Whether some steps prove what they claim. Without the steps before them, only the first programs declare types."""

@@ -19,7 +19,7 @@ from passat.pipelines import check_rule_sets
 from passat.rules import RulePass
 from passat.rules.provenance.checker import Checker
 from passat.rules.provenance.plain import CertificateError, Uncovered
-from passat.rules.provenance.terms import Terms, check_form, declarations
+from passat.rules.provenance.terms import Terms, check_form
 from passat.rules.provenance.verdict import Verdict
 from passat.rules.provenance.writer import WRITTEN, rules_by_name
 from passat.rules.registered import leaves
@@ -159,8 +159,7 @@ def _compare(data: Certificate, module: IRModule, place: int, what: str) -> Mapp
             raise CertificateError(f"terms, number {number}: it has {reason}") from None
         if known:
             raise CertificateError(f"terms, number {number}: the term is a duplicate")
-    if place:
-        terms.declared = declarations(terms.rows, [pair[0] for pair in data["functions"].values()])
+    terms.declares = not place  # what the last model declares says nothing about its values
     stated = {name: pair[place] for name, pair in data["functions"].items() if pair[place] is not None}
     if not stated.keys() <= {var.name_hint for var in module.functions}:
         raise CertificateError(f"this is not the model that the certificate {what}")

@@ -1,15 +1,21 @@
 """Certificates of If, Loop and Scan: their captured values, branches on constant conditions, and declared types."""
 
 import json
+from collections.abc import Callable
 from typing import Any as AnyValue
 
+import numpy as np
 import pytest
 from onnx import ModelProto, parser
 
 import passat
 from passat.certificates import check_certificate
+from passat.ir.onnx import from_onnx
+from passat.ir.tensor import Tensor
 from passat.rules.provenance.plain import CertificateError
 from passat.rules.provenance.regions import Regions
+from passat.rules.provenance.terms import FORMAT, VERSION, Terms
+from passat.rules.provenance.writer import rules_by_name
 
 Row = list[AnyValue]
 
@@ -110,8 +116,9 @@ def text(rows: list[Row], number: int) -> str:
 def test_captured_values_are_filled_in() -> None:
     rows = [X, Z, FIRST, SECOND, subtract(3, 2), function(2, 3, 4), call([5, 0, 1], [2])]
     regions = Regions(rows, (), lambda _: None)
-    ((number, made),) = regions.equal(6)
+    ((number, made, anyway),) = regions.equal(6)
     assert number == 6
+    assert anyway
     assert rows[made][2]["captured"] == [0]
     assert text(rows, made) == "onnx.Loop(function(subtract(z, x)))"
     assert regions.equal(made) == []
@@ -135,12 +142,143 @@ def test_captured_values_that_cannot_be_filled_in(rows: list[Row]) -> None:
     assert Regions(rows, (), lambda _: None).equal(len(rows) - 1) == []
 
 
+def declared(operand: int, types: bool = True) -> Row:
+    return ["call", "onnx.Abs", {"types": ["float32[2]"]} if types else {}, [operand]]
+
+
 def test_the_first_program_declares_types() -> None:
-    rows = [X, ["call", "onnx.Abs", {"types": ["float32[2]"]}, [0]]]
-    assert Regions(list(rows), (), lambda _: None).equal(1) == []
-    regions = Regions(list(rows), (1,), lambda _: None)
-    assert regions.equal(1) == [(1, 2)]
-    assert regions.rows[2] == ["call", "onnx.Abs", {}, [0]]
+    rows = [X, declared(0), function(0, 1)]
+    regions = Regions(rows, (2,), lambda _: None)
+    assert regions.equal(1) == [(1, 3, True)]
+    assert regions.rows[3] == declared(0, types=False)
+
+
+def test_a_call_of_the_first_program_declares_types_in_its_bodies() -> None:
+    rows = [X, FIRST, declared(1), function(1, 2), call([3, 0], [1]), function(0, 4)]
+    regions = Regions(rows, (5,), lambda _: None)
+    plain = regions.equal(4)[0][1]
+    assert regions.equal(4)[0][2]
+    assert text(rows, plain) == "onnx.Loop(function(#1.0, onnx.Abs(#1.0)), x)"
+    assert rows[rows[rows[plain][3][0]][3][1]] == declared(1, types=False)
+
+
+@pytest.mark.parametrize(
+    ("rows", "term", "first"),
+    [
+        pytest.param([X, declared(0), function(0, 1)], 1, (), id="not in a first program"),
+        pytest.param([X, FIRST, declared(1), function(1, 2), call([3, 0], [1]), function(0, 4)], 2, (5,), id="of a parameter of a body"),
+        pytest.param([X, declared(0), function(1), call([2], [0]), function(0, 3)], 1, (4,), id="in a body, which may not run"),
+        pytest.param([X, Z, declared(0), ["if", [1, 2, 1]], function(0, 1, 3)], 2, (4,), id="in a branch, which may not run"),
+        pytest.param([X, FIRST, declared(1), function(0, 2)], 2, (3,), id="of a variable that is no parameter"),
+        pytest.param([X, declared(0), function(0, 1), call([2, 0], [1])], 1, (2,), id="another call binds the parameter"),
+    ],
+)
+def test_other_terms_do_not_declare_types(rows: list[Row], term: int, first: tuple[int, ...]) -> None:
+    regions = Regions(rows, first, lambda _: None)
+    count = len(rows)
+    assert regions.equal(term) == [(term, count, False)]
+    assert rows[count] == declared(rows[term][3][0], types=False)
+
+
+def test_a_branch_does_not_have_the_types_that_a_call_declares() -> None:
+    attrs = {"bodies": ["then_branch", "else_branch"], "captured": [0, 0], "outputs": "1", "types": ["float32[2]"]}
+    rows = [X, ["const", {}], function(0), ["call", "onnx.If", attrs, [1, 2, 2]]]
+    plain = {name: value for name, value in attrs.items() if name != "types"}
+    regions = Regions(rows, (), lambda _: Tensor.dense(np.array(True)))
+    assert regions.equal(3) == [(3, 4, False)]
+    assert rows[4] == ["call", "onnx.If", plain, [1, 2, 2]]
+    assert regions.equal(4) == [(4, 0, True)]
+
+
+def certificate(before: ModelProto, after: ModelProto, extra: Callable[[list[Row]], Row | None] = lambda rows: None) -> AnyValue:
+    """A certificate that folds the one shape of one of two models to the constant of the other. It loads an extra term first."""
+    terms = Terms()
+    first = terms.encode(from_onnx(before, lenient=True)["main"])
+    terms.begin()
+    terms.declares = False
+    last = terms.encode(from_onnx(after, lenient=True)["main"])
+    rows = terms.rows
+    (shape,) = (number for number, row in enumerate(rows) if row[:2] == ["call", "shape_of"] and row[3] != [])
+    (three,) = (number for number, row in enumerate(rows) if row[0] == "const")
+    steps: list[dict[str, AnyValue]] = [{"rule": "ConstantFolding.sizes", "left": [shape], "right": [three]}]
+    more = extra(rows)
+    if more is not None:
+        made = len(rows)
+        rows += [more, ["call", "copy", {}, [made]]]
+        steps.insert(0, {"rule": "Arithmetic.copy", "left": [made + 1], "right": [made]})
+    known = rules_by_name()
+    part = {"pass": "SimplifyExpr", "function": "main", "opset": 20, "before": rows[first][3][-1], "after": rows[last][3][-1]}
+    return {
+        FORMAT: VERSION,
+        "rules": {step["rule"]: known[step["rule"]].claim for step in steps},
+        "terms": rows,
+        "functions": {"main": [first, last]},
+        "steps": [{**part, "steps": steps}],
+    }
+
+
+THREE = "Constant<value = int64[1] {3}>()"
+SHORT = """(float[N] x, float[M] w, bool c) => (float[3] y, int64[1] s) {
+    y = If (c) <
+        then_branch = t () => (float[3] a) { k = Cast<to = 9>(x) a = Compress(x, k) },
+        else_branch = e () => (float[3] b) { l = Cast<to = 9>(x) d = Compress(x, l) b = Neg(d) }
+    >
+    %s
+}"""
+
+
+def declaring(rows: list[Row]) -> Row:
+    """A copy of the first call with declared types."""
+    return ["call", "copy", {}, [next(number for number, row in enumerate(rows) if row[0] == "call" and "types" in row[2])]]
+
+
+def calling(rows: list[Row]) -> Row:
+    """A copy of the first If."""
+    return ["call", "copy", {}, [next(number for number, row in enumerate(rows) if row[:2] == ["call", "onnx.If"])]]
+
+
+def rejected(before: str, after: str, extra: Callable[[list[Row]], Row | None] = lambda rows: None) -> None:
+    with pytest.raises(CertificateError, match="is known only at run time"):
+        check_certificate(certificate(model(before), model(after), extra), before=model(before), after=model(after))
+
+
+def test_a_declaration_in_a_body_does_not_hold_for_values_that_the_first_program_does_not_capture() -> None:
+    def capturing(rows: list[Row]) -> Row:
+        call = next(row for row in rows if row[:2] == ["call", "onnx.If"])
+        other = next(number for number, row in enumerate(rows) if row[:2] == ["var", "w"])
+        return [*call[:2], {name: value for name, value in call[2].items() if name != "types"}, [*call[3][:-2], other, other]]
+
+    rest = "m = Cast<to = 9>(w) f = Compress(w, m) s = %s"
+    rejected(SHORT % (rest % "Shape(f)"), SHORT % (rest % THREE), capturing)
+
+
+def test_a_declaration_in_a_branch_does_not_hold_outside() -> None:
+    rest = "m = Cast<to = 9>(x) f = Compress(x, m) s = %s"
+    rejected(SHORT % (rest % "Shape(f)"), SHORT % (rest % THREE), calling)
+
+
+def test_a_declaration_in_a_body_does_not_hold_in_other_bodies() -> None:
+    rest = """s = If (c) <
+        then_branch = t2 () => (int64[1] a2) { m = Cast<to = 9>(w) f = Compress(w, m) a2 = %s },
+        else_branch = e2 () => (int64[1] b2) { n = Cast<to = 9>(w) b2 = NonZero(n) }
+    >"""
+    before = SHORT.replace("float[M] w", "float[N] w")
+    rejected(before % (rest % "Shape(f)"), before % (rest % THREE), declaring)
+
+
+def test_the_last_program_declares_nothing_even_if_the_first_declares_the_same_types_for_another_call() -> None:
+    head = "(float[N] x, float[M] w) => (float[3] y, int64[1] s) %s { k = Cast<to = 9>(x) y = Compress(x, k) %s }"
+    after = head % ("<float[3] f>", "m = Cast<to = 9>(w) f = Compress(w, m) s = Shape(f)")
+    rejected(head % ("", f"s = {THREE}"), after)
+
+
+def test_a_body_does_not_draw_the_random_value_that_it_captured() -> None:
+    """Also if no model is given."""
+    draw: Row = ["call", "onnx.RandomUniform", {"shape": [3], "dtype": 1, "opset": 20, "outputs": "1"}, [], "r"]
+    rows = [X, draw, FIRST, function(2, 2), call([3, 1], [1]), function(0, 4), function(1), call([6], [0]), function(0, 7)]
+    data = {FORMAT: VERSION, "rules": {}, "terms": rows, "functions": {"main": [5, 8]}, "steps": []}
+    with pytest.raises(CertificateError, match="terms, number 7: it has a function or branch with stateful calls in it"):
+        check_certificate(data)
 
 
 def test_a_function_that_the_model_does_not_have_declares_nothing() -> None:
