@@ -4,10 +4,11 @@ A step claims that some terms are instances of a rule's left side, and names the
 matches the left side against the term, evaluates guards, builds the right side, and computes folded values. All equations go into one
 congruence closure, in which both programs must finally be equal.
 
-The trusted base, besides this file: instances of rules (`instance.py`), laws of If, Loop and Scan (`regions.py`), the format of
-certificates (`terms.py`) and the decoding of constants, attributes and types (`plain.py`); the rules and the meaning of their guards and
-computed values (`passat.rules.substitution`, `expansion`, `analysis`); types, kernels and traits of operators, and shape arithmetic
-(`passat.ir`), with ONNX Runtime for values that kernels do not compute bit for bit. Neither the engine nor egglog is trusted.
+The trusted base, besides this file: instances of rules (`instance.py`), laws of If, Loop and Scan (`regions.py`), types of their parameters
+(`parameters.py`), the format of certificates (`terms.py`) and the decoding of constants, attributes and types (`plain.py`); the rules and
+the meaning of their guards and computed values (`passat.rules.substitution`, `expansion`, `analysis`); types, kernels and traits of
+operators, and shape arithmetic (`passat.ir`), with ONNX Runtime for values that kernels do not compute bit for bit. Neither the engine nor
+egglog is trusted.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
@@ -20,19 +21,20 @@ import numpy as np
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.evaluate import EvaluateError, Value
-from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
+from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem, Var
 from passat.ir.infer import InferError, infer_type, known_value
 from passat.ir.op import Op, OpTypeError
 from passat.ir.shape import ANY
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import children, with_children
-from passat.ir.types import Type, compatible, refine
+from passat.ir.types import IncompleteType, Type, compatible, refine
 from passat.rules.analysis import OPAQUE, Analysis, ENode, Fact, Facts
 from passat.rules.guards import Reject
 from passat.rules.multi_pattern import MultiRule
 from passat.rules.pattern import PExpression, PValue, RuleError
 from passat.rules.provenance.instance import Instance
-from passat.rules.provenance.plain import CertificateError, Uncovered, constant_key, digest_key, plain_tensor
+from passat.rules.provenance.parameters import passes
+from passat.rules.provenance.plain import CertificateError, Uncovered, attrs_of, constant_key, digest_key, plain_tensor
 from passat.rules.provenance.regions import Regions
 from passat.rules.provenance.terms import CALL, CONST, FIELD, FUNCTION, GLOBAL, TUPLE, check_form, draws, label_and_maker, operands_of
 from passat.rules.provenance.verdict import Gap, Verdict
@@ -73,6 +75,10 @@ class Closure:
     def _key(self, label: Hashable, operands: Sequence[int]) -> Node:
         classes = tuple(map(self.find, operands))
         return label, tuple(sorted(classes)) if len(classes) == 2 and self._commutes(label) else classes
+
+    def has(self, label: Hashable, operands: Sequence[int]) -> bool:
+        """Whether a node is known."""
+        return self._key(label, operands) in self._nodes
 
     def add(self, label: Hashable, operands: Sequence[int], make: Callable[[Sequence[Expr]], Expr]) -> tuple[int, Expr]:
         """The class of a node, and the node as an expression, created by `make` if it is new. Raises InferError for an ill-typed node."""
@@ -296,8 +302,9 @@ class Checker:
             if not missing:
                 stack.pop()
                 if top not in loaded:
-                    loaded[top] = self._add(self.rows[top], self._needs(top))
-                    self._follow_laws(top)
+                    loaded[top] = self._add(top)
+                    if isinstance(loaded[top][1], Call):
+                        self._follow_laws(top)
         return loaded[term]
 
     def _follow_laws(self, *terms: int) -> None:
@@ -316,11 +323,16 @@ class Checker:
         first = self.data["functions"].get(row[1], [None])[0]
         return [first] if first is not None and first < term else []
 
-    def _add(self, row: Sequence[AnyValue], parts: Sequence[int]) -> tuple[int, Expr]:
-        """The class of a term, and the term as an expression."""
+    def _add(self, term: int) -> tuple[int, Expr]:
+        """The class of a term, and the term as an expression: an unknown value if a call passes values that its bodies do not take."""
+        row, parts = self.rows[term], self._needs(term)
         first = [self._classes[part][1] for part in parts]
         label, make = label_and_maker(row, first, self._constants)
-        return self.closure.add(label, [] if row[0] == GLOBAL else [self._classes[part][0] for part in parts], make)
+        classes = [] if row[0] == GLOBAL else [self._classes[part][0] for part in parts]
+        known = row[0] != CALL or "bodies" not in row[2] or term in self.regions.believed or self.closure.has(label, classes)
+        if not known and not passes(row, attrs_of(row[2]), self.rows, lambda part: self.best(part).checked_type):
+            return self.closure.add(("unknown", term), [], lambda _: Var("unknown", IncompleteType()))
+        return self.closure.add(label, classes, make)
 
     def type_of(self, cls: int) -> Type:
         """The type of a class."""

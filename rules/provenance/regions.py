@@ -50,8 +50,9 @@ class Regions:
         self._constant = constant
         self._free: list[frozenset[int]] = []
         self._plain: dict[int, int] = {}
-        self._believed = self._outside(first) if any(map(is_declared, rows)) else frozenset()
-        """The terms whose declared types hold."""
+        opaque = any(row[0] == CALL and row[1].startswith(PREFIX) for row in rows)
+        self.believed = self._outside(first) if opaque else set()
+        """The terms whose declared types hold, also those of the parameters of bodies."""
 
     def equal(self, term: int) -> list[tuple[int, int, bool]]:
         """Pairs of equal terms, by a law for an opaque call, and whether they are equal even if their types differ; none for any other
@@ -60,10 +61,13 @@ class Regions:
         if row[0] != CALL or not row[1].startswith(PREFIX):
             return []
         plain = self._without_types(term, row)
-        pairs = [(term, plain, term in self._believed)] if plain != term else []
-        return pairs + [(*pair, True) for pair in (self._of_region(term, row) if "bodies" in row[2] else ())]
+        pairs = [(term, plain, term in self.believed)] if plain != term else []
+        pairs += [(*pair, True) for pair in (self._of_region(term, row) if "bodies" in row[2] else ())]
+        if term in self.believed:
+            self.believed.update(other for one, other, _ in pairs if one == term)
+        return pairs
 
-    def _outside(self, first: Iterable[int | None]) -> frozenset[int]:
+    def _outside(self, first: Iterable[int | None]) -> set[int]:
         """The terms of the first programs outside of bodies and branches whose free variables are parameters of these programs alone."""
         rows = self.rows
         functions = [row for row in (rows[root] for root in first if root is not None) if row[0] == FUNCTION]
@@ -77,12 +81,12 @@ class Regions:
                 found.add(top)
                 parts = operands_of(rows[top])
                 stack += parts[:1] if rows[top][0] == IF else [part for part in parts if rows[part][0] != FUNCTION]
-        return frozenset(term for term in found if self._free_in(term) <= params)
+        return {term for term in found if self._free_in(term) <= params}
 
     def _without_types(self, term: int, row: Row) -> int:
         """An opaque call without declared types and, if they hold, without those in its bodies."""
         operands = row[3]
-        if term in self._believed:
+        if term in self.believed:
             plain = self._plain
             functions = [part for part in operands if self.rows[part][0] == FUNCTION]
             for number in sorted(reached(self.rows, functions) - plain.keys()):  # operands first

@@ -300,3 +300,43 @@ def test_other_values_or_branches_are_rejected(swapped: str) -> None:
     row[3][start : start + 2] = reversed(row[3][start : start + 2])
     with pytest.raises(CertificateError, match="does not follow"):
         check_certificate(certificate, before=before)
+
+
+def tensor(name: str, place: int, type_: str, *shape: AnyValue) -> Row:
+    return ["var", name, place, {"tensor": type_, "shape": list(shape)}]
+
+
+@pytest.mark.parametrize("op", ["onnx.If", "onnx.Loop"])
+def test_a_parameter_does_not_have_a_more_precise_type_than_its_values(op: str) -> None:
+    """The shape of the parameter is 3, that of the captured or carried value is not known."""
+    size: Row = ["call", "shape_of", {"start": None, "end": None, "dtype": "int64"}, [5]]
+    three: Row = ["const", {"dtype": "int64", "shape": [1], "all": "AwAAAAAAAAA="}]
+    head = [
+        tensor("w", 0, "float32", "M"),
+        tensor("n", 0, "int64"),
+        tensor("c", 0, "bool"),
+        tensor("#1", 0, "int64"),
+        tensor("#1", 1, "bool"),
+    ]
+    attrs: dict[str, AnyValue] = {"opset": 20, "outputs": "1", "bodies": ["then_branch", "else_branch"], "captured": [1, 1]}
+
+    def programs(shape: AnyValue) -> list[Row]:
+        rows = [*head, tensor("#1", 2, "float32", shape), size, three]
+        if op == "onnx.If":
+            rows += [function(5, 6), function(5, 7)]
+            rows += [["call", op, attrs, [2, body, body, 0, 0]] for body in (8, 9)]
+        else:
+            rows += [["tuple", [4, 5, 6]], ["tuple", [4, 5, 7]], function(3, 4, 5, 8), function(3, 4, 5, 9)]
+            rows += [
+                ["call", op, {"opset": 20, "outputs": "11", "bodies": ["body"], "captured": [0]}, [1, 2, 0, body]] for body in (10, 11)
+            ]
+        return rows
+
+    rows = programs(3)
+    first, last = len(rows) - 2, len(rows) - 1
+    rule = rules_by_name()["ConstantFolding.sizes"]
+    part = {"pass": "SimplifyExpr", "function": "main", "opset": 20, "before": first, "after": last}
+    data = {FORMAT: VERSION, "rules": {rule.name: rule.claim}, "terms": rows, "functions": {}}
+    data["steps"] = [{**part, "steps": [{"rule": rule.name, "left": [6], "right": [7]}]}]
+    with pytest.raises(CertificateError, match="does not follow from the input"):
+        check_certificate(data)
