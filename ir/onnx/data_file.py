@@ -8,7 +8,7 @@ from typing import Final
 
 from onnx import TensorProto
 
-from passat.ir.onnx.external import External
+from passat.ir.onnx.external import External, external_proto
 from passat.ir.onnx.tensors import dense_proto, raw_bytes
 from passat.ir.onnx.value_types import NUMBERS
 from passat.ir.tensor import Tensor
@@ -71,10 +71,7 @@ class DataFile:
             length = len(data)
             start = self._begin(length)
             write_all(self._file, memoryview(data))
-        proto = TensorProto(name=name, data_type=NUMBERS[tensor.dtype], dims=tensor.shape, data_location=TensorProto.EXTERNAL)
-        for entry, value in (("location", self.name), ("offset", start), ("length", length)):
-            proto.external_data.add(key=entry, value=str(value))
-        return proto
+        return external_proto(name, NUMBERS[tensor.dtype], tensor.shape, self.name, start, length)
 
     def _begin(self, length: int) -> int:
         if self._unfinished is None:

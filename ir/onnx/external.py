@@ -1,6 +1,7 @@
 """External tensor data: locates it and checks that it lies inside the model's folder."""
 
 import os
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -16,6 +17,14 @@ class External(NamedTuple):
     path: str
     offset: int
     length: int
+
+
+def external_proto(name: str, number: int, dims: Sequence[int], location: str, offset: int, length: int) -> TensorProto:
+    """A tensor of the element type with a number in ONNX, whose contents are a byte range of a file."""
+    proto = TensorProto(name=name, data_type=number, dims=dims, data_location=TensorProto.EXTERNAL)
+    for key, value in (("location", location), ("offset", offset), ("length", length)):
+        proto.external_data.add(key=key, value=str(value))
+    return proto
 
 
 def locate(proto: TensorProto, folder: str | None, nbytes: int) -> External:

@@ -23,7 +23,7 @@ from passat.ir.onnx.exporter import export_model
 from passat.ir.onnx.frame import Frame, copy_fields
 from passat.ir.onnx.importer import import_model
 from passat.ir.onnx.scope import nodes_of, tensors_of
-from passat.ir.onnx.sizes import model_bytes, tensor_bytes
+from passat.ir.onnx.sizes import content_bytes, model_bytes, tensor_bytes
 from passat.ir.onnx.tensors import EXTERNAL, dense_proto, read_tensor
 from passat.ir.onnx.undeclared import undeclared
 from passat.ir.onnx_mapping import ELEMENT_TYPES
@@ -229,7 +229,7 @@ def external_bytes(model: ModelProto) -> int:
     for tensor in filter(_is_external, tensors_of(model)):
         entries = {entry.key: entry.value for entry in tensor.external_data}
         if tensor.data_type in ELEMENT_TYPES:
-            size = math.ceil(math.prod(tensor.dims) * itemsize(ELEMENT_TYPES[tensor.data_type]))
+            size = content_bytes(tensor)
             place = entries.get("location", ""), entries.get("offset", "0")
             found[place] = max(size, found.get(place, 0))
     return sum(found.values())

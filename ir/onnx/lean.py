@@ -12,9 +12,10 @@ from typing import BinaryIO, Final
 
 from onnx import ModelProto, TensorProto
 
-from passat.ir.dtypes import itemsize
+from passat.ir.onnx.external import external_proto
 from passat.ir.onnx.frame import copy_fields
 from passat.ir.onnx.scope import tensors_of
+from passat.ir.onnx.sizes import content_bytes
 from passat.ir.onnx.tensors import EXTERNAL
 from passat.ir.onnx_mapping import ELEMENT_TYPES
 
@@ -50,15 +51,12 @@ def lean_model(model: ModelProto) -> tuple[ModelProto, str] | None:
 
 def _moved(tensor: TensorProto, file: BinaryIO) -> TensorProto:
     start = file.seek(math.ceil(file.tell() / _PAGE) * _PAGE)
-    moved = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, data_location=TensorProto.EXTERNAL)
-    for entry, value in (("location", _FILE), ("offset", start), ("length", file.write(tensor.raw_data))):
-        moved.external_data.add(key=entry, value=str(value))
-    return moved
+    return external_proto(tensor.name, tensor.data_type, tensor.dims, _FILE, start, file.write(tensor.raw_data))
 
 
 def _moved_bytes(tensor: TensorProto) -> int:
     """The size of the contents of an initializer that is moved; 0 for others."""
     if tensor.data_type not in ELEMENT_TYPES or not tensor.HasField("raw_data"):
         return 0
-    size = math.ceil(math.prod(tensor.dims) * itemsize(ELEMENT_TYPES[tensor.data_type]))
+    size = content_bytes(tensor)
     return size if size >= _LARGE else 0

@@ -35,7 +35,13 @@ def tensor_bytes(tensor: TensorProto) -> int:
     if elements < _SMALL or tensor.data_type not in ELEMENT_TYPES or not tensor.HasField("raw_data"):
         return int(tensor.ByteSize())
     outline = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, doc_string=tensor.doc_string or None)
-    return int(outline.ByteSize()) + _field(math.ceil(elements * itemsize(ELEMENT_TYPES[tensor.data_type])))
+    return int(outline.ByteSize()) + _field(content_bytes(tensor))
+
+
+def content_bytes(tensor: TensorProto) -> int:
+    """The size in bytes of the elements of a tensor of a known element type, from its type and shape."""
+    elements: int = math.prod(tensor.dims[:])
+    return math.ceil(elements * itemsize(ELEMENT_TYPES[tensor.data_type]))
 
 
 def _field(length: int) -> int:
