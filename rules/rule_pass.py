@@ -164,7 +164,7 @@ register_option(
     "rules.opset",
     int,
     None,
-    "The ONNX opset of the written model; passes may create its operators. Defaults to the opset of the input model.",
+    "The ONNX opset of the written model, to which the input is converted; passes may create its operators. Defaults to the input's.",
     minimum=1,
 )
 register_option(

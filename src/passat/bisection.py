@@ -377,9 +377,9 @@ def open_subject(
     if os.path.exists(source) and not os.path.isfile(source) and not os.path.isdir(source):
         raise CheckError(f"{source} is a pipe or a device; a bisection reads the model several times, so save it to a file first")
     command = None if check in CHECKS else make_command(check, os.path.dirname(source) or ".")  # reports its errors before any work
-    tell("reading the model")
-    given = read_leniently(source, variant)
     settings = (PassContext.entered() or PassContext(DEFAULT_LEVEL)).with_instruments()
+    tell("reading the model")
+    given = read_leniently(source, variant.in_context(settings))
     pipeline = settings.run(build_pipeline, passes, rules)
     return Subject(source, given.module, settings, pipeline, command or make_check(check, given, how, margin))
 

@@ -111,7 +111,8 @@ class Outcome:
 
 
 def begin(wanted: Settings) -> Job:
-    """Reads rules and inputs, and creates the settings of the passes. Raises RuleFileError, InputsError, CostError, AttributeError."""
+    """Reads rules and inputs, and creates the settings of the passes. Raises RuleFileError, InputsError, CostError, AttributeError,
+    ArgumentError."""
     rules, files = read_rules(wanted.rules)
     how = comparing(wanted.seed, wanted.inputs, wanted.rtol, wanted.atol)
     around = PassContext.entered() or PassContext(DEFAULT_LEVEL)
@@ -123,7 +124,7 @@ def begin(wanted: Settings) -> Job:
 
         tracing = Tracing(trace)
     report, context = Report(), around.inside(wanted.opt_level, options).with_instruments()
-    return Job(wanted, report, rules, files, around, context, how, _prices(context, report), VetoWatch(), tracing)
+    return Job(wanted.in_context(context), report, rules, files, around, context, how, _prices(context, report), VetoWatch(), tracing)
 
 
 def _prices(context: PassContext, report: Report) -> CostModel:

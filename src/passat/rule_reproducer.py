@@ -238,7 +238,7 @@ def replay_bisection(folder: str | os.PathLike[str], rules: Sequence[type[RuleSe
     if model is None and not found:
         raise ReproducerError(f"{folder}: the model is neither in it nor at its recorded path, or has changed")
     if model is not None:
-        given = read_leniently(model, variant)
+        given = read_leniently(model, variant.in_context(settings))
         check_made = make_check(asked_for, given, replace(how, given=_inputs(folder, data.get("inputs"))), data["margin"])
         asked = Questions(RuleRuns(pipeline, given.module, settings), check_made, crashes=asked_for == "crash")
         number = data["application"]["number"] if data["application"] is not None else None

@@ -6,13 +6,13 @@ import operator
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Annotated, Final, Literal, SupportsIndex, TypeAlias
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Final, Literal, Self, SupportsIndex, TypeAlias
 from typing import Any as AnyValue
 
 from passat.ir.passat_error import PassatError
 from passat.ir.similar_names import did_you_mean
-from passat.passmgr import PassInstrument
+from passat.passmgr import PassContext, PassInstrument
 from passat.pipelines import Passes
 from passat.rulefile import PathLike, RulesLike
 from passat.rules.cost import CostModel, CostName
@@ -134,6 +134,15 @@ class Variant:
     def is_special(self) -> bool:
         """True for a model with fixed sizes, or with only some of the outputs."""
         return bool(self.dims or self.input_shapes or self.outputs)
+
+    def in_context(self, context: PassContext) -> Self:
+        """The same in a context, whose option `rules.opset` is another way to give the opset. Raises ArgumentError if the two differ."""
+        opset: int | None = context.get_config("rules.opset")
+        if opset is None or opset == self.opset:
+            return self
+        if self.opset is not None:
+            raise ArgumentError(f"the opset is {self.opset}, and {opset} in the option rules.opset: give one of the two")
+        return replace(self, opset=opset)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

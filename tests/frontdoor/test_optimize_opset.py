@@ -10,6 +10,8 @@ from passat import MismatchError
 from passat.cli.app import app
 from passat.ir.onnx import OnnxError
 from passat.optimizer import optimize
+from passat.passmgr import PassContext
+from passat.settings import ArgumentError
 
 PASSES = "SimplifyExpr,RaiseAttention"
 TEXT = """
@@ -67,6 +69,36 @@ def test_the_command(model: onnx.ModelProto, tmp_path: Path) -> None:
     rejected = CliRunner().invoke(app, ["optimize", str(source), "-o", str(tmp_path / "no.onnx"), "--opset", "17"])
     assert rejected.exit_code != 0
     assert not (tmp_path / "no.onnx").exists()
+
+
+def test_the_option_of_the_passes_is_another_way_to_give_the_opset(model: onnx.ModelProto, tmp_path: Path) -> None:
+    assert optimize(model, passes=PASSES, config={"rules.opset": 23}).model == optimize(model, passes=PASSES, opset=23).model
+    with PassContext(config={"rules.opset": 23}):
+        assert optimize(model, passes=PASSES, opset=23).model.opset_import[0].version == 23
+    with pytest.raises(OnnxError, match="cannot be lowered to 17"):
+        optimize(model, config={"rules.opset": 17})
+    with pytest.raises(ArgumentError, match=r"the opset is 23, and 22 in the option rules.opset: give one of the two"):
+        optimize(model, opset=23, config={"rules.opset": 22})
+    source, target = str(tmp_path / "in.onnx"), str(tmp_path / "out.onnx")
+    onnx.save(model, source)
+    done = CliRunner().invoke(app, ["optimize", source, "-o", target, "--passes", PASSES, "--config", "rules.opset=23"])
+    assert done.exit_code == 0, done.output
+    assert [node.op_type for node in onnx.load(target).graph.node] == ["Attention"]
+    both = CliRunner().invoke(app, ["optimize", source, "--opset", "23", "--config", "rules.opset=22", "--dry-run"])
+    assert both.exit_code == 2
+    assert "the opset is 23, and 22 in the option rules.opset" in both.output
+
+
+def test_bisections_and_why_not_convert_a_model_as_optimize_does(tmp_path: Path) -> None:
+    source = str(tmp_path / "in.onnx")
+    onnx.save(onnx.parser.parse_model(RELU % "2, 3"), source)
+    for command in (
+        ["bisect", source, "--check", "wrong"],
+        ["rules", "bisect", source, "--check", "wrong"],
+        ["rules", "why-not", "Arithmetic", source],
+    ):
+        lowered = CliRunner().invoke(app, [*command, "--config", "rules.opset=9"])
+        assert "cannot be lowered to 9" in lowered.output
 
 
 RELU = '<ir_version: 8, opset_import: ["": 11]> main (float[2, 3] x) => (float[%s] y) { y = Relu(x) }'

@@ -2,6 +2,7 @@
 rules."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -263,13 +264,15 @@ def why_not(
     Exit codes: 0 explained, 1 the model or the rules cannot be used, 2 invalid command.
     """
     with errors(as_json):
-        from passat.ir.onnx import load as read
+        from passat.bisection import AS_GIVEN, read_leniently
+        from passat.passmgr import PassContext
         from passat.pipelines import build_pipeline
         from passat.rules.why_not import Inquiry, WhyNotError, set_text
 
         with asked.entered() as (text, sets), working(f"looking for {rule} in {model}", enabled=not as_json):
             try:
-                inquiry = Inquiry(read(model, lenient=True), build_pipeline(text, sets))
+                given = read_leniently(os.fspath(model), AS_GIVEN.in_context(PassContext.current()))
+                inquiry = Inquiry(given.module, build_pipeline(text, sets))
                 whole = inquiry.is_set(rule)
                 answers = [inquiry.answer(name, node, nearest) for name in (inquiry.rules_of(rule) if whole else [rule])]
             except WhyNotError as error:
