@@ -32,7 +32,8 @@ from passat.report import Timing, histogram, node_count
 from passat.rules.cost import ConstantAware, CostModel, cost_model, price
 from passat.rules.engine.limits import interrupted
 from passat.runner import ModelSource, Runner, VerifyError, loadable, sentence_of
-from passat.verify import ATTEMPTS, Comparing
+from passat.trials import ATTEMPTS
+from passat.verify import Comparing
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 class ComparedModel:
     """A model as given, and in memory. Of the model in memory, large weights are in a temporary file, which its variants share."""
 
-    def __init__(self, source: ModelSource, folder: str | None) -> None:
+    def __init__(self, source: ModelSource, folder: str | None, proto: "ModelProto | None" = None) -> None:
         self.source = source
+        self._read = proto
+        """The model of a file, if it has been read."""
         self.folder = folder
         """The folder of the external data."""
         self._is_lean = False
@@ -32,7 +34,7 @@ class ComparedModel:
 
         if isinstance(self.source, (str, os.PathLike)):
             self.folder = os.path.dirname(os.fspath(self.source)) or "."
-        model = in_memory(self.source)
+        model = in_memory(self.source) if self._read is None else self._read
         with contextlib.suppress(OSError):  # without space for a file, the weights stay in memory
             if (lean := lean_model(model)) is not None:
                 model, self.folder = lean

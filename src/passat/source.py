@@ -143,6 +143,11 @@ class Source:
         """The model, to be read again: its file, unless that is a pipe."""
         return self.path if self.path is not None and os.path.isfile(self.path) else self.proto
 
+    @property
+    def read_before(self) -> "ModelProto | None":
+        """The content of the file that `original` and `runnable` name; None if these are no such file."""
+        return None if self.original is self.proto else self.proto
+
     @cached_property
     def runnable(self) -> "ModelSource":
         """The model for ONNX Runtime; one in memory that is too large for it is in a temporary file as long as this object exists."""

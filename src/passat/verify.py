@@ -6,7 +6,7 @@ ONNX Runtime's errors have no common base class but Exception, which is what is 
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Final
@@ -14,23 +14,12 @@ from typing import Any as AnyValue
 
 from passat.apart import EndedError, LateError
 from passat.compared_model import ComparedModel, ComparedSession
-from passat.feeds import (
-    WIDE_RANGES,
-    GivenInputs,
-    InputsError,
-    InputSpec,
-    Trial,
-    first_axes,
-    make_feed,
-    namings,
-    read_inputs,
-    size_assignments,
-    symbols,
-)
+from passat.feeds import GivenInputs, InputSpec, Trial, read_inputs
 from passat.ir.custom_ops import declared_op
-from passat.judging import NOISE_FACTOR, Closeness, finite_share, judge, without_elements
+from passat.judging import NOISE_FACTOR, Closeness, judge, without_elements
 from passat.runner import ModelSource, Runner, VerifyError, loadable, sentence_of
 from passat.settings import ArgumentError
+from passat.trials import Trials
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -38,19 +27,18 @@ if TYPE_CHECKING:
     from passat.ir.onnx.cutting import Cut
     from passat.ir.onnx.random_seeds import Seeds
 
-ATTEMPTS: Final = 38
-"""Maximum number of size assignments tried until the original runs."""
-DRAWS: Final = (2, 6, 18)
-"""Number of noise samples: initially, if these do not explain a difference, and if they do not explain it in a few elements only. Of a
-hundred thousand elements, one may well have little noise in each of six samples."""
+DRAWS: Final = (1, 2, 4, 6, 12, 18)
+"""Numbers of noise samples after which values are judged: until the samples explain all differences. What passes with some samples would
+pass with more, too."""
+_ENOUGH: Final = 6
+"""The number of samples after which more are drawn only if a few elements differ. Of a hundred thousand elements, one may well have little
+noise in each of six samples."""
 _FEW: Final = 1e-3
 """The share of elements that counts as few."""
 _AGAIN: Final = 5_000_011
-"""The seed of the repeated run of the original: large, so that no random operator is likely to have it."""
-_ENDINGS: Final = 3
-"""Number of crashes of ONNX Runtime's process on a model after which no other inputs are tried. A run that takes too long counts as all."""
-_MOST_COMPARED: Final = 8
-"""Maximum number of trials for the sake of the integers that a model compares an input with."""
+"""The seed of the random operators of samples: large, so that no random operator is likely to have it."""
+_REPEATED: Final = 3
+"""Number of runs in which the original may end ONNX Runtime's process, too."""
 _SHOWN: Final = 3
 """Number of branches that a report names."""
 _OTHER_INPUTS: Final = "--inputs FILE.npz, or inputs=, compares on your own inputs"
@@ -134,8 +122,8 @@ class Reference:
     """The original model and its results on a few trials, for comparison with any number of candidates.
 
     `trials` is the number of size assignments to run (two without symbolic dimensions, one without inputs); `threads` is for ONNX Runtime,
-    0 for all; `folder` holds the external data of a model in memory. Equal seeds give equal trials; the user's inputs come first. Without
-    the user's tolerances, values may differ by what rounding explains.
+    0 for all; `folder` holds the external data of a model in memory; `proto` is a model that is given as a file, if it has been read. Equal
+    seeds give equal trials; the user's inputs come first. Without the user's tolerances, values may differ by what rounding explains.
 
     A model with operators unknown to ONNX Runtime is cut at them, and compared in parts (`passat.ir.onnx.cutting`). Models with random
     operators are compared on equal random numbers (`passat.ir.onnx.random_seeds`).
@@ -152,11 +140,11 @@ class Reference:
         trials: int = 3,
         threads: int = 0,
         folder: str | None = None,
+        proto: "ModelProto | None" = None,
     ) -> None:
-        self._original = ComparedModel(original, folder)
+        self._original = ComparedModel(original, folder, proto)
         self._threads = threads
         self._folder = folder
-        self._given = how.given
         self._closeness = how.closeness
         self._cut: Cut | None = None
         self._seeds: Seeds | None = None
@@ -168,12 +156,8 @@ class Reference:
         self.skipped = ""
         self.complaint = ""
         """Why ONNX Runtime does not load the original as a whole."""
-        self.ended = ""
-        """How ONNX Runtime ended its process on the original, for inputs that are not a trial."""
-        self.inputs: tuple[InputSpec, ...] = ()
         self.outputs: tuple[tuple[str, str], ...] = ()
-        self.trials: list[Trial] = []
-        self.values: list[list[AnyValue]] = []
+        self._trials = Trials(())
         started = time.perf_counter()
         try:
             session = self._load()
@@ -187,8 +171,22 @@ class Reference:
                 said = without_element_type(self._original.proto) or said
             self.skipped = f"ONNX Runtime does not load the original: {said}{f'; {_LIBRARY}' if self._cut is not None else ''}"
         else:
-            self._run_original(session.runner, how.seed, trials)
+            self.outputs = session.runner.outputs
+            made = () if self._cut is None else self._cut.made
+            self._trials = Trials(self._with_compared(session.runner.inputs), how.given, made)
+            if reason := self._trials.find(session.runner, how.seed, trials):
+                self.skipped = f"the original does not run on random inputs: {reason}; {_OTHER_INPUTS}"
         self.seconds = time.perf_counter() - started
+
+    @property
+    def trials(self) -> list[Trial]:
+        """The inputs on which the models are compared."""
+        return self._trials.each
+
+    @property
+    def ended(self) -> str:
+        """How ONNX Runtime ended its process on the original, for inputs that are not a trial."""
+        return self._trials.ended
 
     def _load(self) -> ComparedSession:
         """The original, cut at operators unknown to ONNX Runtime. Raises ONNX Runtime's error if the rest does not load."""
@@ -224,26 +222,6 @@ class Reference:
         make = partial(Runner, made, folder=model.folder, threads=self._threads, optimize=optimize, seed=seed, apart=True)
         return ComparedSession(make, anew=self._alike)
 
-    def _feed(self, trial: Trial) -> dict[str, AnyValue]:
-        if not trial.source or self._given is None:
-            return make_feed(self.inputs, trial)
-        return {**make_feed([spec for spec in self.inputs if spec.name not in self._given.arrays], trial), **self._given.feed(self.inputs)}
-
-    def _run_original(self, runner: Runner, seed: int, wanted: int) -> None:
-        self.inputs, self.outputs = self._with_compared(runner.inputs), runner.outputs
-        if self._given is not None:
-            self._run_given(runner, self._given, seed)
-        own = len(self.trials)
-        reason = ""
-        for named in namings(self.inputs):
-            self.inputs = named
-            failed = self._run_random(runner, seed, wanted)
-            reason = reason or failed
-            if len(self.trials) > own or self.ended:
-                break
-        if not self.trials:
-            self.skipped = f"the original does not run on random inputs: {self.ended or reason}; {_OTHER_INPUTS}"
-
     def _with_compared(self, inputs: tuple[InputSpec, ...]) -> tuple[InputSpec, ...]:
         """The inputs, with the integers that the model compares them with."""
         names = [spec.name for spec in inputs if spec.is_choice and spec.is_index]
@@ -253,53 +231,6 @@ class Reference:
 
         compared = compared_integers(self._original.proto, names)
         return tuple(replace(spec, compared=compared.get(spec.name, ())) for spec in inputs)
-
-    def _run_random(self, runner: Runner, seed: int, wanted: int) -> str:
-        """Adds up to as many trials as wanted on random inputs. Returns why the first one that failed did, or ""."""
-        names = symbols(self.inputs)
-        if not names:  # trials differ only in the values
-            choices = [spec for spec in self.inputs if spec.is_choice]
-            wanted = min(wanted, 3 if choices else 2 if self.inputs else 1)
-        compared = max((len(spec.compared) for spec in self.inputs), default=0)
-        wanted = max(wanted, min(1 + compared, _MOST_COMPARED)) if compared else wanted
-        ranks = [0, 1, 2, 4] if any(spec.of_any_rank for spec in self.inputs) else [0]
-        ranges: Mapping[str, range] = {}
-        reason = ""
-        own = len(self.trials)
-        endings = 0
-        for attempt, sizes in zip(range(ATTEMPTS), size_assignments(names, first_axes(self.inputs)), strict=False):
-            if endings >= _ENDINGS:
-                break
-            for rank in ranks:
-                trial = Trial(seed + attempt, sizes, rank=rank)
-                try:
-                    if len(self.trials) == own:
-                        ranges = _widest_ranges(runner, self.inputs, trial)
-                    # Every second trial uses the safe range, in which masks and flags take all their values.
-                    trial, values = _run_or_narrow(runner, self.inputs, replace(trial, ranges={} if attempt % 2 else ranges))
-                except Exception as error:
-                    reason = reason or sentence_of(error)
-                    endings += _ENDINGS if isinstance(error, LateError) else isinstance(error, EndedError)
-                    self.ended = self.ended or (str(error) if isinstance(error, EndedError) else "")
-                    continue
-                self.trials.append(trial)
-                self.values.append(values)
-                ranks = [rank]
-                break
-            if len(self.trials) - own == wanted:
-                break
-        return reason
-
-    def _run_given(self, runner: Runner, given: GivenInputs, seed: int) -> None:
-        """Adds the user's inputs as a trial; results of unknown nodes are random. Raises InputsError."""
-        made = () if self._cut is None else self._cut.made
-        sizes = given.sizes([spec for spec in self.inputs if spec.name not in made])
-        trial = Trial(seed, sizes, source=given.name)
-        try:
-            self.values.append(runner.run(self._feed(trial)))
-        except Exception as error:
-            raise InputsError(f"the model does not run on {given.name}: {sentence_of(error)}") from error
-        self.trials.append(trial)
 
     # ---- candidates
 
@@ -315,7 +246,7 @@ class Reference:
             self._alike = True
             try:
                 original = self._session(self._original)
-                self.values = [original.run(self._feed(trial)) for trial in self.trials]
+                self._trials.values = [original.run(self._trials.feed(trial)) for trial in self.trials]
                 found = self._compare(model)
             except EndedError as error:
                 found = VerifyReport(None, skipped=f"a second run of the original fails: {error}")
@@ -334,7 +265,7 @@ class Reference:
             return ""
         try:
             session = self._session(self._original, conditions_of)
-            taken = [list(map(bool, session.run(self._feed(trial)))) for trial in self.trials]
+            taken = [list(map(bool, session.run(self._trials.feed(trial)))) for trial in self.trials]
             unrun = branch_names(nodes, taken, candidate)
         except Exception:  # ONNX Runtime may not load a part of a model; one with random operators is inlined, and may have more nodes
             return ""
@@ -349,11 +280,11 @@ class Reference:
             return False
         try:
             optimized = self._session(self._original, optimize=True)
-            runs = [optimized.run(self._feed(trial)) for trial in self.trials]
+            runs = [optimized.run(self._trials.feed(trial)) for trial in self.trials]
         except Exception:  # ONNX Runtime may not run what it optimizes
             return False
         for index in wrong:
-            found = [judge(values[index], run[index], tuple) for values, run in zip(self.values, runs, strict=True)]
+            found = [judge(values[index], run[index], tuple) for values, run in zip(self._trials.values, runs, strict=True)]
             if not any(one.reason and NOISE_FACTOR * one.absolute >= report.outputs[index].absolute for one in found):
                 return False
         return True
@@ -386,7 +317,7 @@ class Reference:
         outputs = [OutputReport(name, kind) for name, kind in self.outputs]
         for t, trial in enumerate(self.trials):
             try:
-                values = session.run(self._feed(trial))
+                values = session.run(self._trials.feed(trial))
             except LateError as error:
                 return VerifyReport(None, skipped=f"{error}: the result, on {trial}; {_OTHER_INPUTS}")
             except EndedError as error:
@@ -396,13 +327,12 @@ class Reference:
             except Exception as error:
                 return VerifyReport(False, mismatch=f"the original runs on {trial}, but the result does not: {sentence_of(error)}")
             outputs = [self._judge(output, t, i, values[i]) for i, output in enumerate(outputs)]
-        wrong = next((output for output in outputs if output.reason), None)
-        if wrong is not None:
-            return VerifyReport(False, tuple(outputs), mismatch=f"the output {wrong.name!r} {wrong.reason}")
+            if (wrong := next((output for output in outputs if output.reason), None)) is not None:
+                return VerifyReport(False, tuple(outputs), mismatch=f"the output {wrong.name!r} {wrong.reason}")
         silent = next((output for output in outputs if not output.compared), None)
         if silent is not None:
             return VerifyReport(None, tuple(outputs), skipped=f"the output {silent.name!r} is inconclusive: {silent.note}; {_OTHER_INPUTS}")
-        empty = [all(without_elements(values[i]) for values in self.values) for i in range(len(outputs))]
+        empty = [all(without_elements(values[i]) for values in self._trials.values) for i in range(len(outputs))]
         return VerifyReport(
             True, tuple(replace(one, note=one.note or _EMPTY) if none else one for one, none in zip(outputs, empty, strict=True))
         )
@@ -411,16 +341,16 @@ class Reference:
         """True if ONNX Runtime also ends its process on the original, which ran before: it reads invalid memory."""
         original = self._session(self._original)
         try:
-            for _ in range(_ENDINGS):
-                original.run(self._feed(trial))
+            for _ in range(_REPEATED):
+                original.run(self._trials.feed(trial))
         except EndedError:
             return True
         return False
 
     def _judge(self, output: OutputReport, trial: int, index: int, value: AnyValue) -> OutputReport:
         for draws in DRAWS:
-            found = judge(self.values[trial][index], value, partial(self._samples, trial, index, draws), self._closeness)
-            if not found.reason or (draws > DRAWS[0] and not 0 < found.share <= _FEW):
+            found = judge(self._trials.values[trial][index], value, partial(self._samples, trial, index, draws), self._closeness)
+            if not found.reason or not self._noise.get(trial) or (draws >= _ENOUGH and not 0 < found.share <= _FEW):
                 break
         relative = max(output.relative, found.relative)
         output = replace(output, absolute=max(output.absolute, found.absolute), relative=relative)
@@ -432,7 +362,7 @@ class Reference:
         return replace(output, compared=output.compared + 1, note=note)
 
     def _samples(self, trial: int, index: int, draws: int) -> list[AnyValue] | None:
-        """The outputs of the original in a repeated run, and under noise; None if unavailable."""
+        """The outputs of the original under noise; None if unavailable."""
         if not self._alike and self._is_random():
             return []  # repeated, with the same random numbers
         try:
@@ -447,54 +377,19 @@ class Reference:
         drawn = self._noise.setdefault(trial, [])
         if drawn is None:
             return None
-        feed = self._feed(self.trials[trial])
-        if not drawn:
-            drawn.append(self._session(self._original, seed=_AGAIN).run(feed))
-        while len(drawn) <= draws:
+        while len(drawn) < draws:
             if self._alike or not draws_anew(self._original.proto):  # new sessions draw the same noise from the same seed
-                session = self._session(self._original, partial(noisy, seed=len(drawn)))
+                session = self._session(self._original, partial(noisy, seed=1 + len(drawn)), seed=_AGAIN)
             else:
-                self._noisy = session = self._noisy or self._session(self._original, noisy)
-            drawn.append(session.run(feed))
+                self._noisy = session = self._noisy or self._session(self._original, noisy, seed=_AGAIN)
+            drawn.append(session.run(self._trials.feed(self.trials[trial])))
         return drawn
 
     def _signature_change(self, runner: Runner) -> str:
-        before = {"inputs": [(spec.name, spec.type) for spec in self.inputs], "outputs": list(self.outputs)}
+        before = {"inputs": [(spec.name, spec.type) for spec in self._trials.inputs], "outputs": list(self.outputs)}
         after = {"inputs": [(spec.name, spec.type) for spec in runner.inputs], "outputs": list(runner.outputs)}
         for what, values in before.items():
             if values != after[what]:
                 shown = [", ".join(f"{name}: {kind}" for name, kind in side) or "none" for side in (values, after[what])]
                 return f"the {what} of the model changed from ({shown[0]}) to ({shown[1]})"
         return ""
-
-
-def _widest_ranges(runner: Runner, inputs: Sequence[InputSpec], trial: Trial) -> dict[str, range]:
-    """For each integer input, the widest range on which the model runs and stays as finite as on the safe range."""
-    ranges: dict[str, range] = {}
-    indices = [spec for spec in inputs if spec.is_index][:8]
-    if not indices:
-        return ranges
-    base = finite_share(runner.run(make_feed(inputs, trial)))
-    for spec in indices:
-        for among in WIDE_RANGES:
-            if among.start < 0 and spec.element_type.startswith("u"):
-                continue
-            wider = {**ranges, spec.name: among}
-            try:
-                share = finite_share(runner.run(make_feed(inputs, replace(trial, ranges=wider))))
-            except Exception:  # an index out of range
-                continue
-            if share >= base:
-                ranges = wider
-                break
-    return ranges
-
-
-def _run_or_narrow(runner: Runner, inputs: Sequence[InputSpec], trial: Trial) -> tuple[Trial, list[AnyValue]]:
-    """Runs a trial; falls back to the safe ranges if its wide ranges do not fit its sizes."""
-    if trial.ranges:
-        try:
-            return trial, runner.run(make_feed(inputs, trial))
-        except Exception:  # an index out of range for these sizes
-            trial = replace(trial, ranges={})
-    return trial, runner.run(make_feed(inputs, trial))

@@ -12,11 +12,13 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from passat import Result, optimize
+from passat.ir.onnx import files
 from passat.runner import Runner, VerifyError
 from passat.verify import OutputReport, Reference, VerifyReport
 from tests.comparing import compare_models
 
 Dims = Sequence[int | str | None]
+HEAD = '<ir_version: 9, opset_import: ["" : 18]> g '
 
 
 def value(name: str, kind: int = TensorProto.FLOAT, shape: Dims | None = ("n", 4)) -> ValueInfoProto:
@@ -392,6 +394,42 @@ def test_models_in_files_and_as_bytes(tmp_path: Path) -> None:
     assert compare_models(
         unary("Neg").SerializeToString(), onnx.load(tmp_path / "b.onnx", load_external_data=False), folder=str(tmp_path)
     ).equal
+
+
+def test_each_trial_is_one_run_if_the_model_runs_on_wide_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = 0
+
+    def run(self: Runner, feed: Mapping[str, object]) -> list[object]:
+        nonlocal runs
+        runs += 1
+        return plain(self, feed)
+
+    plain = Runner.run
+    monkeypatch.setattr(Runner, "run", run)
+    ids = onnx.parser.parse_model(HEAD + "(int64[n] i, int64[n] j) => (int64[n] y) { y = Add(i, j) }")
+    trials = Reference(ids).trials
+    assert [dict(trial.ranges) for trial in trials] == [
+        {"i": range(-50, 50), "j": range(-50, 50)},
+        {},
+        {"i": range(-50, 50), "j": range(-50, 50)},
+    ]
+    assert runs == len(trials)
+
+
+def test_the_file_of_a_model_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def note(path: str) -> ModelProto:
+        read.append(path)
+        return plain(path)
+
+    plain = files.read_model
+    monkeypatch.setattr(files, "read_model", note)
+    source = tmp_path / "sine.onnx"
+    magnified = "(float[n] x) => (float[n] y) <float many = {12345.6}> { p = Mul(x, many) q = Mul(p, many) r = Sin(q) y = Identity(r) }"
+    onnx.save(onnx.parser.parse_model(HEAD + magnified), source)
+    assert optimize(source).report.verification is not None
+    assert read == [str(source)]
 
 
 def test_a_model_without_inputs_is_run_once() -> None:
