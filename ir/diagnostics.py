@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
 from passat.ir.expr import Expr, Span
+from passat.ir.long_words import with_short_words
 from passat.ir.passat_error import PassatError
 
 if TYPE_CHECKING:
@@ -123,10 +124,10 @@ class DiagnosticError(PassatError, RuntimeError):
     def __str__(self) -> str:
         first = str(self.args[0])
         if len(self._diagnostics) < 2:
-            return first
+            return with_short_words(first)
         others = [diagnostic.sentence for diagnostic in self._diagnostics if diagnostic.is_error][1:]
         more = f"\n... and {len(others) + 1 - SENTENCES} more" if len(others) >= SENTENCES else ""
-        return "\n".join([first, *others[: SENTENCES - 1]]) + more
+        return with_short_words("\n".join([first, *others[: SENTENCES - 1]]) + more)
 
     def _state(self) -> dict[str, AnyValue]:
         return {**self.__dict__, "_diagnostics": self.diagnostics}

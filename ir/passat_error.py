@@ -3,6 +3,8 @@
 from typing import Any as AnyValue
 from typing import ClassVar
 
+from passat.ir.long_words import with_short_words
+
 
 class PassatError(Exception):
     """A model, program, rule, pass, option or file cannot be used. The message says why and how to fix it.
@@ -12,6 +14,9 @@ class PassatError(Exception):
 
     exit_code: ClassVar[int | None] = None
     """Exit code of a command that fails with the error: 1 for unusable input, 2 for wrong usage, None for internal errors."""
+
+    def __str__(self) -> str:
+        return with_short_words(super().__str__())
 
     def __reduce__(self) -> tuple[AnyValue, ...]:  # errors are pickled between processes; constructors may take other arguments
         return _restored, (type(self), self.args, self._state())

@@ -136,7 +136,7 @@ class MetadataReader:
             raise tokens.error(f"{reference} is not a constant; other objects cannot be read back")
         try:
             form = self._tables[kind][int(number)]
-        except (LookupError, TypeError):
+        except (LookupError, TypeError, ValueError):
             raise tokens.error(f"{reference} is not in the metadata section") from None
         try:
             found = self._known[reference] = decode(form)

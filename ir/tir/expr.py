@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 from passat.ir.shape import ANY, Dim, SymDim
 from passat.ir.tir.intrinsics import Intrinsic, intrinsic
 from passat.ir.tir.node import Node
-from passat.ir.tir.types import DataType, PointerType, PrimType, TirError, canonical
+from passat.ir.tir.types import DataType, PointerType, PrimType, TirError, canonical, show_integer
 
 
 class ExprOp:
@@ -210,13 +210,15 @@ class IntImm(Const):
         if not type_.is_integer or type_.lanes != 1:
             raise TirError(f"an IntImm has an integer type, not {dtype}")
         if type_.kind == "uint" and value < 0:
-            raise TirError(f"{value} is negative, and {dtype} is unsigned")
+            raise TirError(f"{show_integer(value)} is negative, and {dtype} is unsigned")
         self.dtype, self.value = str(type_), int(value)
         if not type_.holds(self.value):
             lowest, highest = type_.limits
-            raise TirError(f"{dtype} has the numbers from {lowest} to {highest}, not {self.value}")
+            raise TirError(f"{dtype} has the numbers from {lowest} to {highest}, not {show_integer(self.value)}")
         if self.value >= 1 << 63:
-            raise TirError(f"an IntImm is at most 2**63 - 1, not {self.value}; tir.const makes larger numbers of the type uint64")
+            raise TirError(
+                f"an IntImm is at most 2**63 - 1, not {show_integer(self.value)}; tir.const makes larger numbers of the type uint64"
+            )
 
     def __hash__(self) -> int:
         return hash(self.value)

@@ -189,7 +189,7 @@ class ExpressionParser(Tokens):
                 self.return_to(token)
                 self.fail(f"the integer {token.text} has a fraction or an exponent; floats have a suffix such as f32")
             kind = "int32" if suffix is None else f"{_KINDS[suffix[0]]}{suffix[1:]}"
-            return IntImm(kind, sign * int(digits))
+            return IntImm(kind, sign * self.read_digits(token, suffix or ""))
         letters = suffix.rstrip("0123456789")
         return FloatImm(f"{_KINDS[letters]}{suffix.removeprefix(letters)}", sign * float(digits))
 

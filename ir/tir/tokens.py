@@ -132,7 +132,16 @@ class Tokens:
         negative = self.accept("-")
         if self.peek.kind != "number" or not self.peek.text.isdigit():
             self.fail(f"expected an integer, found {self.peek.text!r}")
-        return int(self.take().text) * (-1 if negative else 1)
+        return self.read_digits(self.take()) * (-1 if negative else 1)
+
+    def read_digits(self, token: Token, suffix: str = "") -> int:
+        """The value of the digits of a token, before its `suffix`."""
+        digits = token.text.removesuffix(suffix)
+        try:
+            return int(digits)
+        except ValueError:  # Python converts only some thousand digits
+            self.return_to(token)
+            self.fail(f"the integer has too many digits: {len(digits)}")
 
     def dtype(self) -> str:
         """The name of an element type."""

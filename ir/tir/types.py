@@ -6,11 +6,14 @@ from functools import lru_cache
 from re import compile as pattern
 from typing import Final, NamedTuple
 
-_NAME: Final = pattern(r"(int|uint|float|bfloat)(\d+)?(?:x(\d+))?|(bool|handle|void)(?:x(\d+))?")
+from passat.ir.passat_error import PassatError
+
+_NAME: Final = pattern(r"(int|uint|float|bfloat)(\d{1,4})?(?:x(\d{1,9}))?|(bool|handle|void)(?:x(\d{1,9}))?")
+_SHOWN_BITS: Final = 128
 _DEFAULT_BITS: Final = {"int": 32, "uint": 32, "float": 32, "bfloat": 16}
 
 
-class TirError(RuntimeError):
+class TirError(PassatError, RuntimeError):
     """An invalid program of loops. TVM's scripts catch it as TVMError."""
 
 
@@ -107,6 +110,15 @@ def canonical(name: str) -> str:
     ('bool', 'float32')
     """
     return str(DataType.of(name))
+
+
+def show_integer(value: int) -> str:
+    """An integer for messages; Python does not print those of thousands of digits.
+
+    >>> show_integer(-3), show_integer(10**5000)
+    ('-3', 'a number of 16610 bits')
+    """
+    return str(value) if value.bit_length() <= _SHOWN_BITS else f"a number of {value.bit_length()} bits"
 
 
 @dataclass(frozen=True)

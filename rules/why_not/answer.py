@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any as AnyValue
 from typing import Final, NamedTuple
 
+from passat.ir.long_words import with_short_words
 from passat.ir.tensor import Tensor
 from passat.rules.engine.graph import TUPLE
 from passat.rules.engine.grouping import Grouper
@@ -124,7 +125,7 @@ class Answer(NamedTuple):
             else:
                 lines.append(nowhere if near[0] is self.findings[0] else "the nearest to its left side:")
             lines += [f"  {_near(finding)}" for finding in near]
-        return "\n".join(lines)
+        return with_short_words("\n".join(lines))
 
 
 def _near(finding: Finding) -> str:
@@ -142,7 +143,7 @@ def set_text(name: str, answers: Sequence[Answer]) -> str:
     lines = [f"{said} of {name} contributed to the result{node}", *(f"  {line}" for line in _lines(shown))]
     if others := len(answers) - len(shown):
         lines.append(f"  {'another rule is' if others == 1 else f'{others} other rules are'} not about such nodes")
-    return "\n".join(lines)
+    return with_short_words("\n".join(lines))
 
 
 def _lines(answers: Sequence[Answer]) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any as AnyValue
 from passat.certificates import Certificate
 from passat.ir.collector import collector_paused
 from passat.ir.expr import Call, Constant, Expr, Function
+from passat.ir.long_words import with_short_words
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx
 from passat.ir.onnx.opaque import operator_name
@@ -59,9 +60,9 @@ class Explained:
 
     def __str__(self) -> str:
         if not self.steps:
-            return f"{self.title} is unchanged from the input"
+            return with_short_words(f"{self.title} is unchanged from the input")
         lines = [self.title, *(f"  from {source}" for source in self.sources)]
-        return "\n".join([*lines, *(f"  {number}. {step}" for number, step in enumerate(self.steps, 1))])
+        return with_short_words("\n".join([*lines, *(f"  {number}. {step}" for number, step in enumerate(self.steps, 1))]))
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Gone:
 
     def __str__(self) -> str:
         lines = [f"{self.name or next(iter(self.outputs), '')} ({self.op}) vanished{self.became and f': {self.became}'}"]
-        return "\n".join([*lines, *(f"  {number}. {step}" for number, step in enumerate(self.steps, 1))])
+        return with_short_words("\n".join([*lines, *(f"  {number}. {step}" for number, step in enumerate(self.steps, 1))]))
 
 
 VANISHED_SHOWN: Final = 12

@@ -54,6 +54,40 @@ class Noticed(RuleSet):
 """
 
 
+LONG = "n" * 5000
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["optimize", "--dry-run"],
+        ["inspect"],
+        ["run"],
+        ["rules", "why-not", "Arithmetic"],
+        ["rules", "why-not", "Arithmetic.copy"],
+        ["diff", "long.onnx"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("missing", [False, True])
+def test_names_of_thousands_of_characters_are_shortened(command: list[str], missing: bool) -> None:
+    """Those of values and nodes, of dimensions, and of missing data files."""
+    weight = numpy_helper.from_array(np.ones(3, np.float32), "w" * 5000)
+    if missing:
+        weight.ClearField("raw_data")
+        weight.data_location = TensorProto.EXTERNAL
+        weight.external_data.add(key="location", value=LONG)
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [LONG, 3]) for name in ("x" * 5000, "y" * 5000))
+    nodes = [helper.make_node("Identity", [x.name], [LONG], LONG), helper.make_node("Add", [LONG, weight.name], [y.name], "a" * 5000)]
+    onnx.save(
+        helper.make_model(helper.make_graph(nodes, "g", [x], [y], [weight]), ir_version=10, opset_imports=[helper.make_opsetid("", 17)]),
+        "long.onnx",
+    )
+    done = CliRunner().invoke(app, [*command, "long.onnx"])
+    assert done.output
+    assert max(map(len, done.output.split())) <= 300
+
+
 @pytest.fixture(autouse=True)
 def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)

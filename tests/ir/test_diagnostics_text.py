@@ -36,6 +36,7 @@ from passat.ir.infer import InferError, infer_type
 from passat.ir.op import get_op
 from passat.ir.source import SourceName
 from passat.ir.tensor import Tensor
+from passat.ir.text import ParseError, parse_expr
 from passat.ir.types import TensorType, TupleType, Type
 from tests.share import share
 
@@ -262,3 +263,10 @@ def test_rendering_never_raises_and_is_bounded(found: list[Diagnostic], trail: l
     assert len(text.split("\n")) <= 30 * min(len(found), 20) + 10
     assert all(char.isprintable() or char in "\n\x1b" for char in text)
     assert color or "\x1b" not in text
+
+
+def test_long_words_of_the_text_are_shortened() -> None:
+    with pytest.raises(ParseError) as caught:
+        parse_expr(f'#[version = "0.0.5"]\nmeta[relay.Constant][{"9" * 30_000}]')
+    assert str(caught.value).startswith("from_string:2:1: meta[relay.Constant][999")
+    assert len(str(caught.value)) < 500

@@ -158,6 +158,9 @@ def _details(error: Exception) -> "Sequence[Diagnostic]":
 
 def end(message: str, code: int, as_json: bool = False, details: "Sequence[Diagnostic]" = ()) -> None:
     """Prints a sentence and its details, and ends the command. In JSON the details are the list `errors` of sentences."""
+    from passat.ir.long_words import with_short_words
+
+    message = with_short_words(message)
     print(f"error: {message}", file=sys.stderr)
     if details:
         from passat.ir.diagnostic_text import render_diagnostics

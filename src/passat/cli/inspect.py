@@ -132,6 +132,7 @@ def run(
         import numpy as np
 
         from passat.choose import feed_of_sizes
+        from passat.ir.long_words import with_short_words
         from passat.kernel_library import library_of
         from passat.runner import Runner, custom_operators, sentence_of
         from passat.verify import comparing
@@ -148,7 +149,7 @@ def run(
         names = [name for name, _ in runner.outputs]
         for (name, kind), value in zip(runner.outputs, values, strict=True):
             dtype = "string" if kind == "tensor(string)" else getattr(value, "dtype", None)
-            print(f"{name}: {dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else f"{name}: {kind}")
+            print(with_short_words(f"{name}: {dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else f"{name}: {kind}"))
         if output is not None:
             arrays: dict[str, AnyValue] = {name: value for name, value in zip(names, values, strict=True) if isinstance(value, np.ndarray)}
             with output.open("wb") as file:

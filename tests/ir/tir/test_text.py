@@ -5,13 +5,13 @@ from hypothesis import given
 
 from passat.ir import assert_structural_equal, structural_equal, structural_hash
 from passat.ir.tir.builder import create
-from passat.ir.tir.expr import Var
+from passat.ir.tir.expr import IntImm, Var
 from passat.ir.tir.function import PrimFunc
 from passat.ir.tir.parser import parse_expr, parse_function, parse_stmt
 from passat.ir.tir.printer import show
 from passat.ir.tir.stmt import Allocate, Evaluate
 from passat.ir.tir.tokens import TirParseError
-from passat.ir.tir.types import PointerType, PrimType
+from passat.ir.tir.types import PointerType, PrimType, TirError
 from passat.ir.tir.values import true
 from tests.ir.tir.programs import functions
 from tests.share import share
@@ -91,3 +91,17 @@ def test_errors_name_line_and_column(text: str, message: str) -> None:
 def test_only_texts_are_read() -> None:
     with pytest.raises(TypeError, match="a program of loops is read from a str, not from a NoneType"):
         parse_function(None)  # type: ignore[arg-type]  # what the test is about
+
+
+@pytest.mark.parametrize("text", ["{}", "-{}", "{}i64", "A[{}]", "int{}", "int8x{}"])
+def test_an_integer_of_too_many_digits_is_one_short_sentence(text: str) -> None:
+    for digits in (4300, 30_000):
+        with pytest.raises(TirParseError) as caught:
+            parse_expr(text.format("9" * digits))
+        assert str(caught.value).count("\n") == 0
+        assert len(str(caught.value)) < 1000
+
+
+def test_a_number_of_too_many_digits_for_its_type_is_one_sentence() -> None:
+    with pytest.raises(TirError, match=r"^int32 has the numbers from -2147483648 to 2147483647, not a number of 16610 bits$"):
+        IntImm("int32", 10**5000)
