@@ -20,7 +20,7 @@ from passat.passmgr.inspection.printing import (
 )
 from passat.passmgr.inspection.resources import PassMemory, PassMemoryInstrument, PassTime, PassTimingInstrument, render_times
 from passat.passmgr.instruments import PassEvent, PassInstrument, PassProgress, pass_instrument
-from passat.passmgr.options import ConfigError, ConfigOption, list_configs, register_option
+from passat.passmgr.options import ConfigError, ConfigOption, PassOptionError, list_configs, register_option
 from passat.passmgr.pass_info import (
     EVERYTHING,
     PassInfo,
@@ -37,7 +37,6 @@ from passat.passmgr.planning.places import in_order, with_landed
 from passat.passmgr.planning.plan import Plan, Reason, Step
 from passat.passmgr.registry import (
     PassEntry,
-    PassOptionError,
     PluginError,
     UnknownPassError,
     add_pass_source,

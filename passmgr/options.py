@@ -23,6 +23,22 @@ from passat.ir.similar_names import did_you_mean
 _NUMBERS = (bool, int, float)
 
 
+class PassOptionError(PassatError, TypeError):
+    """A pass option is unknown, missing or has an invalid value. `option` is its name."""
+
+    def __init__(self, message: str, option: str | None = None) -> None:
+        super().__init__(message)
+        self.option = option
+
+
+def convert_option(pass_name: str, option: inspect.Parameter, value: object) -> AnyValue:
+    """Converts the value of an option of a pass to the type of its annotation. Raises PassOptionError."""
+    try:
+        return convert(value, option.annotation)
+    except (TypeError, AttributeError) as error:
+        raise PassOptionError(f"option {option.name} of the pass {pass_name}: {error}", option.name) from None
+
+
 def convert(value: object, annotation: object) -> AnyValue:
     """Converts a value to the type of its annotation. Raises TypeError with the expected type.
 

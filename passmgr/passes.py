@@ -11,6 +11,7 @@ from passat.ir.infer import infer_module, is_inferred
 from passat.ir.module import IRModule
 from passat.ir.prim_func import PrimFunc
 from passat.passmgr.context import PassContext
+from passat.passmgr.options import convert_option, given_options, parameters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +31,14 @@ class Pass:
     """The members of a Sequential; None for other passes."""
     joint_option: str | None = None
     """The config option that makes adjacent passes run as one stage (`run_jointly`); None if they never do."""
+
+    def __post_init__(self) -> None:  # called by dataclasses
+        """Converts the options to their types. Raises PassOptionError."""
+        if given := given_options(self):
+            known = parameters(type(self))
+            for name, value in given.items():
+                if name in known:
+                    object.__setattr__(self, name, convert_option(type(self).__name__, known[name], value))
 
     @cached_property  # derived classes may set it, in the class or in __init__
     def info(self) -> "PassInfo":

@@ -12,7 +12,15 @@ from typing import Final, NamedTuple, TypeVar, overload
 
 from passat.ir.passat_error import PassatError
 from passat.ir.similar_names import did_you_mean
-from passat.passmgr.options import add_option_source, convert, given_options, name_hint, parameters, without_defaults
+from passat.passmgr.options import (
+    PassOptionError,
+    add_option_source,
+    convert_option,
+    given_options,
+    name_hint,
+    parameters,
+    without_defaults,
+)
 from passat.passmgr.pass_info import PassInfo
 from passat.passmgr.passes import Pass
 
@@ -33,14 +41,6 @@ class PluginError(PassatError, ImportError):
     """A plug-in of an installed package cannot be imported, or a registered pass cannot be created."""
 
     exit_code = 1
-
-
-class PassOptionError(PassatError, TypeError):
-    """A pass option is unknown, missing or has an invalid value. `option` is its name."""
-
-    def __init__(self, message: str, option: str | None = None) -> None:
-        super().__init__(message)
-        self.option = option
 
 
 class Reference(NamedTuple):
@@ -107,10 +107,7 @@ class PassEntry:
         for name, value in options.items():
             if name not in known:
                 raise PassOptionError(f"the pass {self.name} has no option {name!r}; {name_hint(name, known)}", name)
-            try:
-                values[name] = convert(value, known[name].annotation)
-            except (TypeError, AttributeError) as error:
-                raise PassOptionError(f"option {name} of the pass {self.name}: {error}", name) from None
+            values[name] = convert_option(self.name, known[name], value)
         missing = [name for name, option in known.items() if option.default is option.empty and name not in values]
         if missing:
             raise PassOptionError(f"the pass {self.name} requires the option {missing[0]}")

@@ -11,12 +11,12 @@ from typing import Final, NamedTuple, TypeGuard, Unpack
 from passat.ir.module import IRModule
 from passat.ir.passat_error import PassatError
 from passat.passmgr.context import PassContext
-from passat.passmgr.options import WORDS, Word, convert, name_hint, show_options, show_word
+from passat.passmgr.options import WORDS, PassOptionError, Word, convert, name_hint, show_options, show_word
 from passat.passmgr.pass_info import PipelineInfo, Place
 from passat.passmgr.passes import Pass
 from passat.passmgr.planning.dependencies import DEPTH_LIMIT, Requirements
 from passat.passmgr.planning.plan import Plan, make_plan
-from passat.passmgr.registry import PassOptionError, UnknownPassError, entry_of, get_entry, name_and_options, registry_version
+from passat.passmgr.registry import UnknownPassError, entry_of, get_entry, name_and_options, registry_version
 
 _PLANS_KEPT: Final = 64
 

@@ -6,9 +6,10 @@ from itertools import pairwise
 from typing import Final
 
 from passat.ir.passat_error import PassatError
+from passat.passmgr.options import PassOptionError
 from passat.passmgr.pass_info import EVERYTHING, PassInfo
 from passat.passmgr.passes import Pass
-from passat.passmgr.registry import PassOptionError, UnknownPassError, get_entry
+from passat.passmgr.registry import UnknownPassError, get_entry
 
 Node = int | str
 """A node: the `id` of a pass of the pipeline, or the name of a required pass."""

@@ -257,6 +257,7 @@ class MergeComposite(FunctionPass):
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         read_table(self.pattern_table)
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:

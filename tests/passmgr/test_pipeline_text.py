@@ -1,8 +1,10 @@
 """Pipelines as text: parsing, printing, round trips, errors that show the column."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, settings
@@ -14,8 +16,10 @@ from passat.passmgr import (
     ModulePass,
     PassContext,
     PassInfo,
+    PassOptionError,
     PipelineError,
     Sequential,
+    get_pass,
     parse_pipeline,
     pipeline_text,
     register_pass,
@@ -39,6 +43,12 @@ class Saturate(ModulePass):
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         return mod
+
+
+@dataclass(frozen=True)
+class Anything(ModulePass):
+    value: object = None
+    info = PassInfo(2, "Anything")
 
 
 @pytest.fixture(autouse=True)
@@ -109,7 +119,23 @@ def test_print_single_passes_and_unprintable_programs() -> None:
     assert pipeline_text(Saturate(3)) == "Saturate{rounds=3}"
     assert pipeline_text(Sequential([Saturate(), InferType()], name="x")) == "Sequential{name=x}(Saturate,InferType)"
     with pytest.raises(ValueError, match=r"a value of type bytes cannot be written in pipeline text: b''"):
-        pipeline_text(Saturate(names=b""))  # type: ignore[arg-type]  # the mistake
+        pipeline_text(Anything(b""))
+
+
+def test_a_pass_checks_and_converts_the_options_that_it_is_made_with() -> None:
+    """As when it is made by name."""
+    assert Saturate(names=["a"], rate=1) == Saturate(names=("a",), rate=1.0)  # type: ignore[arg-type]  # a list
+    assert type(Saturate(rate=2).rate) is float
+    made: list[Callable[..., object]] = [Saturate, partial(get_pass, "Saturate")]
+    mistakes: list[tuple[dict[str, Any], str]] = [
+        ({"rounds": "x"}, "option rounds of the pass Saturate: expected int, got 'x'"),
+        ({"names": 3}, "option names of the pass Saturate: expected tuple[str, ...], got 3"),
+        ({"mode": "both"}, "option mode of the pass Saturate: expected one of 'fast', 'slow', got 'both'"),
+    ]
+    for options, message in mistakes:
+        for make in made:
+            with pytest.raises(PassOptionError, match=f"^{re.escape(message)}$"):
+                make(**options)
 
 
 @pytest.mark.parametrize(
