@@ -174,7 +174,12 @@ register_option(
     'Rank of the program that passes extract from their e-graphs: {"SimplifyExpr": 1} is the second best of SimplifyExpr, 0 the best.',
     minimum=0,
 )
-register_option("rules.disabled", list[str], [], "Rules (`Arithmetic.involution_twice`) and rule sets (`Arithmetic`) to disable.")
+register_option(
+    "rules.disabled",
+    list[str],
+    [],
+    "Rules (`Arithmetic.involution_twice`), their second directions (`Set.rule.back`) and rule sets (`Arithmetic`) to disable.",
+)
 
 
 COUNTERS: Final = {
