@@ -17,6 +17,7 @@ from passat.ir.passat_error import PassatError
 from passat.ir.shape import ANY, Any, Dim, SymDim, static_size
 from passat.ir.similar_names import did_you_mean
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type
+from passat.ir.virtual_devices import NOT_SUPPORTED, OPERATORS
 
 if TYPE_CHECKING:
     from passat.ir.onnx_mapping import ToOnnx
@@ -417,6 +418,8 @@ def get_op(name: str) -> Op:
     """
     found = find_op(name)
     if found is None:
+        if name in OPERATORS:
+            raise KeyError(f"there is no operator {name!r}; {NOT_SUPPORTED}")
         # Families are created as models are read; suggestions must not depend on that.
         declared = [known for known in _OPS if not known.startswith(tuple(_FACTORIES))]
         raise KeyError(f"there is no operator {name!r}{did_you_mean(name, declared)}")

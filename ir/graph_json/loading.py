@@ -15,6 +15,7 @@ from passat.ir.shape import ANY, Any, SymDim
 from passat.ir.source import SourceName
 from passat.ir.tensor import Tensor
 from passat.ir.types import EnvFunc
+from passat.ir.virtual_devices import CLASSES, NOT_SUPPORTED
 
 _LARGEST: Final = 1 << 63
 _NUMBERS: Final = frozenset(("index", "complete", "tag", "kind", "num_inputs", "line", "end_line", "column", "end_column"))
@@ -112,6 +113,8 @@ class _Loader:
         kind = bare(type_key)
         if kind in _CONTAINERS:
             return self._data(at)
+        if kind in CLASSES:
+            raise JSONError(f"node {at} is a {kind}; {NOT_SUPPORTED}")
         if kind not in MAKERS and kind not in _SPECIAL:
             raise JSONError(f"node {at} is a {type_key!r:.80}, which Passat does not have")
         if kind in _IMMEDIATES:

@@ -11,6 +11,7 @@ from passat.ir.text.literals import COMPOUND, SPECIAL, read_scalar
 from passat.ir.text.metadata import MetadataReader
 from passat.ir.text.recovery import Recovery
 from passat.ir.text.types import TypeReader
+from passat.ir.virtual_devices import NOT_SUPPORTED
 
 Hidden: TypeAlias = list[tuple[str, Var | None]]
 """Names declared by a scope, with their meaning outside the scope."""
@@ -50,6 +51,8 @@ class AtomReader:
         """Reads a new variable with its type annotation. Raises ParseError."""
         at = self.tokens.at
         name = self.tokens.expect("local", purpose)
+        if self.tokens.kind == "{" and self.tokens.texts[self.tokens.at + 1] == "virtual_device":
+            raise self.tokens.error(NOT_SUPPORTED)
         return Var(name, self.types.read() if self.tokens.accept(":") else None, self.tokens.span(at))
 
     def declare(self, var: Var, hidden: Hidden) -> None:

@@ -16,6 +16,7 @@ from passat.ir.text.lexer import Tokens
 from passat.ir.text.literals import SPECIAL, read_attribute_number, show_bytes, show_float, show_name, show_string
 from passat.ir.text.metadata import Metadata, MetadataReader
 from passat.ir.text.types import TypeReader, show_dim
+from passat.ir.virtual_devices import CLASSES, NOT_SUPPORTED
 
 
 def show_attrs(callee: Expr | None, attrs: Attrs, meta: Metadata) -> Iterator[str]:
@@ -69,6 +70,8 @@ class AttributeReader:
         if name in into:
             raise tokens.error(f"the attribute {name!r} is given twice")
         tokens.at += 2
+        if name.endswith("virtual_device") and tokens.text.removeprefix("meta[").split("]")[0] in CLASSES:
+            raise tokens.error(NOT_SUPPORTED)
         into[name] = self.read_value()
 
     def read_value(self) -> AnyValue:

@@ -388,3 +388,24 @@ def test_long_chains_of_lets_are_printed_and_parsed() -> None:
 def test_nesting_costs_no_stack(before: str, after: str) -> None:
     depth = share(4_000, 20_000)
     parse_expr(before * depth + "1" + after * depth)
+
+
+DEVICES = """
+#[metadata]
+{"root": 1, "nodes": [{"type_key": ""}, {"type_key": "Map", "keys": ["VirtualDevice"], "data": [2]}, {"type_key": "Array", "data": [3]},
+{"type_key": "VirtualDevice", "attrs": {"device_type_int": "1", "virtual_device_id": "0", "target": "0", "memory_scope": ""}}]}"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def @main(%x {virtual_device=VirtualDevice(device_type=1)}: Tensor[(3), float32]) { %x }",
+        "def @main(%x: Tensor[(3), float32], virtual_device=meta[VirtualDevice][0]) { %x }",
+        "def @main(%x: Tensor[(3), float32]) { on_device(%x, device_type=1) }",
+        "def @main(%x: Tensor[(3), float32]) { device_copy(%x, src_dev_type=1, dst_dev_type=2) }",
+        "def @main(%x: Tensor[(3), float32]) { %x }" + DEVICES,
+    ],
+)
+def test_a_text_with_virtual_devices_is_rejected_in_one_sentence(text: str) -> None:
+    with pytest.raises(ParseError, match="virtual devices are not supported: write the program without"):
+        parse(f'#[version = "0.0.5"]\n{text}')
