@@ -112,18 +112,27 @@ def take_turns(
     seconds: float,
     turn: float,
     decided: Callable[[Times], bool] = lambda times: False,
+    lost: Callable[[Times], bool] = lambda times: False,
 ) -> Times:
     """The times of each contestant in each round; the order alternates between rounds.
 
     `run` runs a contestant, by number, a number of times, and returns the seconds per run. There are between `rounds[0]` and `rounds[1]`
-    rounds, within `seconds` and until the times so far are `decided`. A fast contestant runs repeatedly until its turn takes `turn`
-    seconds.
+    rounds, within `seconds` and until the times so far are `decided`; fewer if these seconds are over and all is `lost`. A fast contestant
+    runs repeatedly until its turn takes `turn` seconds.
     """
-    repeats = [max(1, round(turn / max(1e-7, min(run(which, 1) for _ in range(3))))) for which in range(count)]
+
+    def repeats_of(which: int) -> int:
+        once = run(which, 1)
+        return 1 if once >= turn else max(1, round(turn / max(1e-7, min(once, run(which, 1), run(which, 1)))))
+
+    repeats = [repeats_of(which) for which in range(count)]
     times: Times = [[] for _ in range(count)]
     least, most = rounds
     end = time.perf_counter() + seconds
-    while len(times[0]) < least or (len(times[0]) < most and time.perf_counter() < end and not decided(times)):
+    while len(times[0]) < most:
+        is_over = time.perf_counter() >= end
+        if (len(times[0]) >= least and (is_over or decided(times))) or (is_over and lost(times)):
+            break
         first = len(times[0]) + 1
         for which in range(first, first + count):
             times[which % count].append(run(which % count, repeats[which % count]))
@@ -295,14 +304,14 @@ def race(
     folder: str | None,
     how: Comparing,
     threads: int = 1,
-    decided: Callable[[Times], bool] = lambda times: False,
+    decided: Callable[[Times], bool] | None = None,
 ) -> tuple[list[Timing], int | None]:
     """The times of the input and of the candidates, models with names, and the number of the fastest; None if no candidate is faster.
 
     `nodes` is the node count of the input. All models run with all optimizations of ONNX Runtime, on one thread or the `threads` given (0
-    for all), until the times are `decided`. A candidate is faster if its median is below the input's by more than `MARGIN` and its time is
-    below the input's in `SURE` of the rounds; among those within the margin of the fastest, the first wins. Raises NothingToTimeError if
-    the input does not load or run.
+    for all), until the times are `decided`, by default until no candidate can be faster. A candidate is faster if its median is below the
+    input's by more than `MARGIN` and its time is below the input's in `SURE` of the rounds; among those within the margin of the fastest,
+    the first wins. Raises NothingToTimeError if the input does not load or run.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -334,7 +343,7 @@ def race(
             rounds=ROUNDS,
             seconds=SECONDS,
             turn=TURN,
-            decided=decided,
+            **({"lost": _is_lost} if decided is None else {"decided": decided}),
         )
     timings = [Timing("the input", median(times[0]), len(times[0]), nodes=nodes)]
     for number, (name, model) in enumerate(candidates):
@@ -348,6 +357,12 @@ def race(
     winner = 0 if best is None else best + 1
     timings[winner] = replace(timings[winner], chosen=True)
     return timings, best
+
+
+def _is_lost(times: Times) -> bool:
+    """True if each candidate was slower than the input in more rounds than a faster one may be."""
+    given, *others = times
+    return all(sum(a >= b for a, b in zip(own, given, strict=True)) > ROUNDS[0] * (1 - SURE) for own in others)
 
 
 def fastest(timings: Sequence[Timing]) -> int | None:

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -32,6 +33,10 @@ TURN: Final = 0.002
 """Minimum seconds of a turn."""
 RUNS: Final = 20
 """The number of runs over which the times of operators are averaged."""
+LEAST_RUNS: Final = 5
+"""The number of runs after which node times of slow models are known well enough."""
+SECONDS: Final = 4.0
+"""Seconds after which slow models run no more often than that."""
 _CONFIDENCE: Final = 1.96
 """The middle 95 % of a normal distribution are within this many standard deviations."""
 
@@ -250,7 +255,10 @@ def node_times(models: "Sequence[ModelProto]", folder: str | None, how: Comparin
             prefix = os.path.join(temporary, str(number))
             runners.append(Runner(source, folder=folder, threads=threads, optimize="all", arena=True, profile=prefix))
         feed = choose_feed(runners[0], how)
-        for _ in range(RUNS):
+        end = time.perf_counter() + SECONDS
+        for turn in range(RUNS):
+            if turn >= LEAST_RUNS and time.perf_counter() >= end:
+                break
             for runner in runners:
                 runner.run(feed)
         found = []

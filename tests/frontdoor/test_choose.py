@@ -129,6 +129,20 @@ def test_the_number_of_rounds_is_limited() -> None:
     assert [len(own) for own in clear] == [4, 4]
 
 
+def test_slow_models_end_the_rounds_once_no_candidate_can_win() -> None:
+    asked: list[int] = []
+
+    def one(which: int, repeat: int) -> float:
+        asked.append(which)
+        return 1.0
+
+    settings = {"rounds": (7, 9), "seconds": 0.0, "turn": 0.1}
+    lost = take_turns(one, 2, **settings, lost=lambda times: len(times[0]) > 2)  # type: ignore[arg-type]  # of several types
+    assert [len(own) for own in lost] == [3, 3]
+    assert len(asked) == 2 + 2 * 3, "a run for each contestant says that it is slow"
+    assert [len(own) for own in take_turns(one, 2, **settings)] == [7, 7]  # type: ignore[arg-type]
+
+
 def test_a_model_that_does_not_run_has_no_inputs() -> None:
     values = [helper.make_tensor_value_info(name, TensorProto.STRING, [2]) for name in ("x", "y")]
     nodes = [helper.make_node("Cast", ["x"], ["a"], to=TensorProto.FLOAT), helper.make_node("Cast", ["a"], ["y"], to=TensorProto.STRING)]
