@@ -49,9 +49,18 @@ def test_a_given_mean_is_used() -> None:
     np.testing.assert_allclose(_run(relay.variance(x, axis=1, with_mean=given), value)[0], (value**2).mean(1), rtol=1e-5)
 
 
-def test_unbiased_variances_need_known_sizes() -> None:
-    with pytest.raises(ValueError, match="needs axes of known sizes"):
-        relay.variance(relay.var("x", shape=(relay.Any(), 2)), axis=0, unbiased=True)
+@pytest.mark.parametrize(("axis", "axes"), [(0, 0), ((0, -1), (0, 2)), (None, None), (1, 1)])
+def test_unbiased_variances_of_sizes_that_are_known_when_they_are_computed(
+    axis: int | tuple[int, ...] | None, axes: int | tuple[int, ...] | None
+) -> None:
+    x, value = relay.var("x", shape=(relay.Any(), 3, relay.Any())), _data(2, 3, 4)[1]
+    np.testing.assert_allclose(_run(relay.variance(x, axis, unbiased=True), value)[0], value.var(axes, ddof=1), rtol=1e-5)
+    np.testing.assert_allclose(_run(relay.std(x, axis, unbiased=True), value)[0], value.std(axes, ddof=1), rtol=1e-5)
+
+
+def test_unbiased_variances_need_a_type_and_two_elements() -> None:
+    with pytest.raises(ValueError, match="needs data of a known shape"):
+        relay.variance(relay.var("x"), axis=0, unbiased=True)
     with pytest.raises(ValueError, match="needs two elements or more"):
         relay.variance(relay.var("x", shape=(1, 2)), axis=0, unbiased=True)
 

@@ -1,6 +1,9 @@
 """Relay's functions of means and variances, composed of reductions and arithmetic."""
 
+import math
 from collections.abc import Sequence
+
+import numpy as np
 
 from passat.ir.expr import Call, Expr, Tuple, const
 from passat.ir.op import call_op
@@ -24,7 +27,8 @@ def variance(
 ) -> Call:
     """The mean square of the differences from the mean. With `unbiased`, their sum of squares divided by one less than their number.
 
-    `with_mean` is the mean, if it is known, with the reduced axes kept. Unbiased variances of computed sizes raise ValueError.
+    `with_mean` is the mean, if it is known, with the reduced axes kept. An unbiased variance raises ValueError for data of an unknown type,
+    and for axes with fewer than two elements if their sizes are known; otherwise it is NaN for one element.
     """
     given = operand("variance", "data", data)
     axes = None if axis is None else numbers("variance", "axis", axis)
@@ -33,24 +37,25 @@ def variance(
     found = call("mean", call_op("multiply", difference, difference), axis=axes, keepdims=keepdims, exclude=exclude)
     if not unbiased:
         return found
-    count, dtype = _count(given, axes, exclude)
-    return call_op("multiply", found, const(count / (count - 1), dtype))
+    return call_op("multiply", found, _correction(given, axes, exclude))
 
 
-def _count(data: Expr, axes: tuple[int, ...] | None, exclude: bool) -> tuple[int, str]:
-    """The number of elements that a reduction takes together, and their type."""
+def _correction(data: Expr, axes: tuple[int, ...] | None, exclude: bool) -> Expr:
+    """The number of elements that a reduction takes together, divided by one less."""
     type_ = known_type(data)
     if not isinstance(type_, TensorType):
         raise ValueError("relay.variance: unbiased=True needs data of a known shape; give its variables types")
-    count = 1
-    for place in reduced_axes(type_.ndim, axes, exclude):
-        size = type_.shape[place]
-        if not isinstance(size, int):
-            raise ValueError(f"relay.variance: unbiased=True needs axes of known sizes, but the type of data is {type_}")
-        count *= size
-    if count < 2:
-        raise ValueError(f"relay.variance: unbiased=True needs two elements or more, but the axes have {count}")
-    return count, type_.dtype
+    reduced = reduced_axes(type_.ndim, axes, exclude)
+    known = [size for size in (type_.shape[place] for place in reduced) if isinstance(size, int)]
+    if len(known) == len(reduced):
+        count = math.prod(known)
+        if count < 2:
+            raise ValueError(f"relay.variance: unbiased=True needs two elements or more, but the axes have {count}")
+        return const(count / (count - 1), type_.dtype)
+    shape = call("shape_of", data, dtype="int64")
+    taken = call("prod", call("take", shape, const(np.array(reduced, np.int64)), axis=0), axis=None)
+    number = call("cast", taken, dtype=type_.dtype)
+    return call_op("divide", number, call_op("subtract", number, const(1.0, type_.dtype)))
 
 
 def std(data: Expr, axis: Axis = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False) -> Call:
