@@ -6,7 +6,7 @@ first output. `passat.vanished` in the model's metadata lists the nodes of the i
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
@@ -29,6 +29,7 @@ from passat.rules.provenance.pass_trace import PassTrace
 from passat.rules.provenance.vanished import UNUSED, Vanished, described, follow, named_calls
 from passat.rules.provenance.verdict import gaps_of
 from passat.rules.provenance.writer import Writer
+from passat.written_as_read import written_as_read
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -175,11 +176,17 @@ NODE_METADATA: Final = 10
 
 
 def annotate(
-    result: "ModelProto", before: "ModelProto", after: IRModule, written: Mapping[int, Sequence[str]], node_traces: NodeTraces
+    result: "ModelProto",
+    before: "ModelProto",
+    after: IRModule,
+    written: Mapping[int, Sequence[str]],
+    node_traces: NodeTraces,
+    unchanged: Collection[int] = (),
 ) -> str:
     """Writes provenance into a model, extending that of the input. Returns a remark if nodes cannot have metadata, otherwise "".
 
-    `written` maps each call of `after` to its values and results; `node_traces` has the traces of calls.
+    `written` maps each call of `after` to its values and results; `node_traces` has the traces of calls. The `unchanged` calls, by
+    identity, are written as they were read.
     """
     calls: dict[str, list[AnyValue]] = {}
     results: dict[str, tuple[Expr, int]] = {}
@@ -196,7 +203,7 @@ def annotate(
     table: dict[str, dict[str, Sequence[str]]] = {}
     for proto in _protos(result):
         first = next((name for name in proto.output if name), "")
-        made = [call for call in calls.get(first, ()) if node_traces.changed(call)]
+        made = [call for call in calls.get(first, ()) if node_traces.changed(call) and id(call) not in unchanged]
         # A node without a call gives a result its name, unless the input has it too.
         naming = first in results and first not in calls and _what(proto) not in kept
         given = node_traces.of_result(*results[first]) if naming else NodeTrace()
@@ -250,9 +257,11 @@ def vanished_of(model: "ModelProto") -> tuple[Gone, ...]:
     return tuple(found)
 
 
-def list_vanished(result: "ModelProto", before: "ModelProto", module: IRModule, tracing: "Tracing", node_traces: NodeTraces) -> None:
-    """Writes into a model what became of the nodes of the input that are not in it."""
-    there = {text for node in nodes_of(result) for text in (node.name, *(() if node.name else node.outputs)) if text}
+def list_vanished(
+    result: "ModelProto", before: "ModelProto", module: IRModule, tracing: "Tracing", node_traces: NodeTraces, renamed: Collection[str] = ()
+) -> None:
+    """Writes into a model what became of the nodes of the input that are not in it, except for those that are under another name."""
+    there = {text for node in nodes_of(result) for text in (node.name, *(() if node.name else node.outputs)) if text}.union(renamed)
     calls = named_calls(module)
     gone: dict[str, NodeProto] = {}
     for proto in _protos(before):
@@ -340,8 +349,10 @@ class Tracing:
         """Writes provenance into the result, unless it is the input itself, which keeps its metadata."""
         if not report.kept:
             node_traces = NodeTraces(self.trace.runs, self.pass_trace.events)
-            remark = annotate(result, original, after, self.written, node_traces)
-            list_vanished(result, original, before, self, node_traces)
+            same = list(written_as_read(original, result, after, self.written, node_traces))
+            remark = annotate(result, original, after, self.written, node_traces, {id(call) for call, _, _ in same})
+            renamed = [node.name or next(iter(node.output), "") for _, sources, _ in same for node in sources]
+            list_vanished(result, original, before, self, node_traces, renamed)
             report.remarks += [f"{PROVENANCE_REMARK}{remark}"] if remark else []
         self.explanation = explanation_of(result)
 

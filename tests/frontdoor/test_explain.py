@@ -447,6 +447,23 @@ SPELLINGS = {
 }
 
 
+@pytest.mark.parametrize("name", ["silu", "mish"])
+def test_nodes_that_are_written_as_they_were_read_are_unchanged(name: str) -> None:
+    """Before the opset that has the operator, nothing is left of its recognition."""
+    model = respelled(17, *SPELLINGS[name], helper.make_node("Identity", ["y"], ["z"]), helper.make_node("Neg", ["z"], ["n"]))
+    model.graph.node[0].CopyFrom(helper.make_node("Exp", ["x"], ["t"]))
+    model.graph.output[0].name = "n"
+    result = passat.optimize(model, explain=True, record=True)
+    explanation = result.explain()
+    assert [node.op for node in explanation.nodes] == ["Exp", *(node.op_type for node in SPELLINGS[name]), "Neg"]
+    assert [node.op for node in explanation.changed if node.op != "Neg"] == []
+    assert [(gone.outputs, gone.op) for gone in explanation.vanished] == [(("z",), "Identity")]
+    assert [rule.name for rule in result.report.rules if rule.made] == []
+    if name == "mish":
+        later = passat.optimize(model, explain=True, opset=18).explain()
+        assert [node.op for node in later.changed if node.op != "Neg"] == ["Mish"]
+
+
 @pytest.mark.parametrize("opset", [13, 17])
 @pytest.mark.parametrize("name", list(SPELLINGS))
 def test_operators_that_are_written_as_several_nodes_are_proven(name: str, opset: int) -> None:

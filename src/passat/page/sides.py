@@ -1,7 +1,7 @@
 """The two models of a page: their ONNX nodes with types and costs, and the expressions of each node."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from functools import cached_property
 
 from passat.ir.expr import Call, Expr
@@ -16,14 +16,18 @@ from passat.page.origins import Origins, Place, Record
 from passat.page.texts import type_text
 from passat.report import NOT_COUNTED
 from passat.rules.cost import CostModel, call_costs
+from passat.rules.provenance.node_traces import NodeTraces
+from passat.written_as_read import written_as_read
 
 
 class Side:
     """One of two models. `nodes` are its nodes, inputs and outputs; `calls` has the expressions of each node of the recorded program."""
 
-    def __init__(self, nodes: list[FlatNode], calls: list[list[Expr]]) -> None:
+    def __init__(self, nodes: list[FlatNode], calls: list[list[Expr]], unchanged: Set[str] = frozenset()) -> None:
         self.nodes = nodes
         self.calls = calls
+        self._unchanged = unchanged
+        """Results of nodes that are written as they were read, although a rule made their call."""
 
     @property
     def counted(self) -> list[int]:
@@ -37,6 +41,8 @@ class Side:
 
     def rule(self, number: int, origins: Origins) -> str:
         """The rule that made a node; "" if there is none."""
+        if not self._unchanged.isdisjoint(self.nodes[number].outputs):
+            return ""
         return next(filter(None, map(origins.rule_of, reversed(self.calls[number]))), "")
 
     def pass_name(self, number: int, origins: Origins) -> str:
@@ -60,10 +66,13 @@ def input_of(record: Record) -> Side:
 
 def result_of(record: Record) -> Side:
     """The model after."""
-    return _side(flat_graph(record.models[1], record.folder), record.after, record, written=True)
+    traces = NodeTraces(record.runs[: record.first], [each for each in record.pass_events if each.end <= record.first])
+    same = written_as_read(*record.models, record.after, record.written, traces)
+    unchanged = {name for _, _, nodes in same for node in nodes for name in node.output if name}
+    return _side(flat_graph(record.models[1], record.folder), record.after, record, written=True, unchanged=unchanged)
 
 
-def _side(nodes: list[FlatNode], module: IRModule, record: Record, *, written: bool) -> Side:
+def _side(nodes: list[FlatNode], module: IRModule, record: Record, *, written: bool, unchanged: Set[str] = frozenset()) -> Side:
     finder = _Finder(nodes)
     calls: list[list[Expr]] = [[] for _ in nodes]
     for expr in _expressions(module):
@@ -71,7 +80,7 @@ def _side(nodes: list[FlatNode], module: IRModule, record: Record, *, written: b
         for number in dict.fromkeys(filter(None, map(finder.by_output.get, names))) or finder.find(expr):
             if nodes[number].kind == NODE:
                 calls[number].append(expr)
-    return Side(nodes, calls)
+    return Side(nodes, calls, unchanged)
 
 
 class _Finder:
