@@ -4,6 +4,7 @@ number of matches is predicted before."""
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from math import prod
 from typing import Final
 
 from passat.rules.engine.edges import Edges
@@ -124,57 +125,86 @@ def may_explode(graph: Graph, initial: int) -> bool:
 
 def foresee(graph: Graph, queries: Sequence[Asked], asked: Iterable[int], most: int) -> bool:
     """True if the queries would find more than `most` matches: an e-class of a thousand nodes matches a thousand times below each of its
-    users."""
-    find = graph.find
-    inside: dict[tuple[int, Symbol], list[int]] = {}
-    heads: dict[int, list[Symbol]] = {}
-    for node, symbol in enumerate(graph.symbols):
-        cls = find(node)
-        made = inside.setdefault((cls, symbol), [])
-        made.append(node)
-        if len(made) == 1:
-            heads.setdefault(cls, []).append(symbol)
-    above: dict[tuple[Symbol, int, Symbol], list[int]] = {}
-    for node, symbol in enumerate(graph.symbols):
-        for i, operand in enumerate(graph.operands[node]):
-            for head in heads[find(operand)]:
-                above.setdefault((symbol, i, head), []).append(node)
-    expected = 0
-    for number in asked:
+    users. Counts them for the queries that may find most, until the bounds of the others suffice."""
+    bounds = _bounds(graph, queries, asked)
+    counted, left = 0, sum(bounds.values())
+    candidates: dict[tuple[Symbol, int, Symbol], list[int]] = {}
+    for number in sorted(bounds, key=bounds.__getitem__, reverse=True):
+        if counted + left <= most:
+            return False
+        left -= bounds[number]
         matcher, variant, _ = queries[number]
-        steps = [(i, symbol) for whole, i, _, symbol in variant.steps if whole == 0 and symbol is not None]
-        if steps:
-            candidates = min([above.get((matcher.root, i, symbol), []) for i, symbol in steps], key=len)
-            expected += _ways(graph, variant, candidates, inside, most)
-            if expected > most:
-                return True
+        edges = [(matcher.root, i, symbol) for i, symbol in _inner(variant)]
+        for edge in edges:
+            if edge not in candidates:
+                candidates[edge] = _having(graph, *edge)
+        counted += _ways(graph, variant, min([candidates[edge] for edge in edges], key=len), most)
+        if counted > most:
+            return True
     return False
 
 
-def _ways(graph: Graph, variant: Variant, candidates: Sequence[int], inside: dict[tuple[int, Symbol], list[int]], most: int) -> int:
+def _bounds(graph: Graph, queries: Sequence[Asked], asked: Iterable[int]) -> dict[int, int]:
+    """Numbers of matches that the queries with inner terms cannot exceed, from the most nodes of a symbol that an e-class has."""
+    roots = Counter(graph.symbols)
+    most: dict[Symbol, int] = {}
+    for nodes in graph.members.values():
+        for symbol, count in Counter([graph.symbols[node] for node in nodes]).items():
+            most[symbol] = max(most.get(symbol, 1), count)
+    bounds: dict[int, int] = {}
+    for number in asked:
+        matcher, variant, _ = queries[number]
+        if _inner(variant):
+            ways = [most.get(symbol, 1) for *_, symbol in variant.steps if symbol is not None]
+            bounds[number] = roots[matcher.root] * prod(ways)
+    return bounds
+
+
+def _inner(variant: Variant) -> list[tuple[int, Symbol]]:
+    """The operands of the root that have a symbol, with their positions."""
+    return [(i, symbol) for whole, i, _, symbol in variant.steps if whole == 0 and symbol is not None]
+
+
+def _having(graph: Graph, root: Symbol, place: int, symbol: Symbol) -> list[int]:
+    """The nodes of a symbol whose operand at a place may be a node of another one."""
+    operands = graph.operands
+    return [node for node, head in enumerate(graph.symbols) if head is root and _nodes(graph, operands[node][place], symbol)]
+
+
+def _nodes(graph: Graph, cls: int, symbol: Symbol) -> list[int]:
+    """The nodes of an e-class that have a symbol."""
+    cls = graph.find(cls)
+    return [node for node in graph.members.get(cls, (cls,)) if graph.symbols[node] is symbol]
+
+
+Below = dict[int, list[tuple[int, int, Symbol]]]
+"""The terms of a left side below each register, as (operand, register, symbol)."""
+
+
+def _ways(graph: Graph, variant: Variant, candidates: Sequence[int], most: int) -> int:
     """The number of ways in which a pattern matches at some nodes, ignoring equality of holes; any number above `most` once it exceeds
     that."""
-    find, operands = graph.find, graph.operands
-    below: dict[int, list[tuple[int, int, Symbol]]] = {}
+    below: Below = {}
     for whole, i, part, symbol in variant.steps:
         if symbol is not None:
             below.setdefault(whole, []).append((i, part, symbol))
-    counted: dict[tuple[int, int], int] = {}
+    return _ways_at(graph, below, 0, candidates, most, {})
 
-    def count(register: int, nodes: Sequence[int]) -> int:
-        total = 0
-        for node in nodes:
-            ways = 1
-            for i, part, symbol in below.get(register, ()):
-                key = (part, find(operands[node][i]))
-                if key not in counted:
-                    counted[key] = count(part, inside.get((key[1], symbol), ()))
-                ways *= counted[key]
-                if not ways:
-                    break
-            total += ways
-            if total > most:
+
+def _ways_at(graph: Graph, below: Below, register: int, nodes: Sequence[int], most: int, known: dict[tuple[int, int], int]) -> int:
+    """The number of ways in which the part of a pattern in a register matches at some nodes. Not a closure, which would refer to itself, and
+    so would keep the graph until the next garbage collection."""
+    find, operands, total = graph.find, graph.operands, 0
+    for node in nodes:
+        ways = 1
+        for i, part, symbol in below.get(register, ()):
+            key = (part, find(operands[node][i]))
+            if key not in known:
+                known[key] = _ways_at(graph, below, part, _nodes(graph, key[1], symbol), most, known)
+            ways *= known[key]
+            if not ways:
                 break
-        return total
-
-    return count(0, candidates)
+        total += ways
+        if total > most:
+            break
+    return total
