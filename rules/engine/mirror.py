@@ -192,8 +192,8 @@ def _ways(graph: Graph, variant: Variant, candidates: Sequence[int], most: int) 
 
 
 def _ways_at(graph: Graph, below: Below, register: int, nodes: Sequence[int], most: int, known: dict[tuple[int, int], int]) -> int:
-    """The number of ways in which the part of a pattern in a register matches at some nodes. Not a closure, which would refer to itself, and
-    so would keep the graph until the next garbage collection."""
+    """The number of ways in which the part of a pattern in a register matches at some nodes. A closure would refer to itself, and so keep
+    the graph until the next garbage collection."""
     find, operands, total = graph.find, graph.operands, 0
     for node in nodes:
         ways = 1

@@ -70,6 +70,8 @@ class Saturator:
         self._followed: list[tuple[int, tuple[int, ...]]] = []
         self._newest: dict[int, int] = {}
         """The newest node that a reducing rule made for an e-class."""
+        self._combined: set[int] = set()
+        """The e-classes for which a reducing rule combined constants."""
         self._made_for: dict[int, int] = {}
         """The e-classes of such nodes, with which they may not be united yet."""
         self._united: dict[int, list[int]] = {}
@@ -180,6 +182,8 @@ class Saturator:
         1.02 of the time.
         """
         retired, self._retired = self._retired, {}
+        if not self._mirror.begun:
+            self._sweep(unions)
         for _ in range(self._limits.rounds):
             tables = self._search(reducing=True)
             if not tables:
@@ -188,6 +192,47 @@ class Saturator:
             unions = self._decide(tables, set(), unions, walked=True)
         self._retired, self._retired_next = retired, self._retired
         return unions
+
+    def _sweep(self, unions: list[tuple[int, int]]) -> None:
+        """Applies reducing rules to what they made where they combined constants, and then to the users of that, in program order. So a
+        chain that takes several rules a link, such as products with biases, shrinks from its start on. Otherwise each link would be merged
+        with each link before it. Chains of one rule a link need this no more (`_apply_renewed`)."""
+        graph, combined = self.graph, self._combined
+        if not combined or not any(map(self._is_stuck, range(self.initial))):
+            return
+        made: dict[int, list[int]] = {}
+        for node, (_, root) in self.provenance.items():
+            made.setdefault(root, []).append(node)
+        for node in range(self.initial):
+            size, is_stuck = len(graph), self._is_stuck(node)
+            if not is_stuck and node not in combined:
+                continue
+            if is_stuck:
+                self._reduce([node], unions)
+            pending = [*made.get(node, ()), *range(size, len(graph))]
+            for _ in range(self._limits.rounds):
+                size = len(graph)
+                self._reduce(pending, unions)
+                pending = list(range(size, len(graph)))
+
+    def _is_stuck(self, node: int) -> bool:
+        """True if a reducing rule combined constants below a node, and none matched the node itself, although some have its symbol."""
+        if node in self._newest or self._combined.isdisjoint(self.graph.operands[node]):
+            return False
+        return any(self._queries[number][0].rule.reducing for number in self._by_root.get(self.graph.symbols[node], ()))
+
+    def _reduce(self, nodes: Iterable[int], unions: list[tuple[int, int]]) -> None:
+        """Applies the reducing rules that match at some nodes, if e-classes below are represented by their newest nodes."""
+        graph = self.graph
+        for node in nodes:
+            for number in self._by_root.get(graph.symbols[node], ()):
+                matcher, variant, _ = self._queries[number]
+                if matcher.rule.reducing:
+                    for row in variant.again(graph, (node,), self._newest):
+                        if (number, row) not in self._seen:
+                            self._followed.append((number, row))
+                            self._apply(number, row, self.result.of(matcher.name), unions)
+            self._check(len(graph), unions)
 
     def _group(self, stage: Stage, unions: list[tuple[int, int]]) -> None:
         """Applies the multi-pattern rules once, to the input program, and extends the unions."""
@@ -448,6 +493,8 @@ class Saturator:
                 steps.retired.setdefault(self._placed(matcher, row).nodes[0], matcher.name)
             if built > root:
                 self._renew(root, built)
+                if graph.applied > applied:
+                    self._combined |= {root, self._made_for[built]}
         return True
 
     def _placed(self, matcher: Matcher, row: tuple[int, ...]) -> Placed:

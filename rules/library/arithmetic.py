@@ -44,7 +44,7 @@ from passat.rules.range_guards import never_negative, never_signed, range_of
 from passat.rules.rule import RuleSet
 
 x, y, z = tensors("x y z")
-c, d = constants("c d")
+c, d, e = constants("c d e")
 a, b, t, u = attributes("a b t u")
 TIES: Final = "either of 0.0 and -0.0 may count as the larger"
 CHOSEN_ZERO: Final = "ONNX Runtime may turn a -0.0 that `where` selects into 0.0, depending on shapes"
@@ -131,6 +131,14 @@ sums = cases("terms", "add_add", "add_subtract", "subtract_add", "subtract_subtr
 products = cases("factors", "multiply_multiply", "multiply_divide", "divide_multiply", "divide_divide")
 
 
+@guard
+def is_not_affine(x: Term) -> bool | str:
+    """The tensor is neither a product nor a sum with a constant, which other rules combine with the constants that follow. In a chain of
+    both, each of them would otherwise be combined with each before it."""
+    names = [name for name in ("multiply", "add") if any(part.constant is not None for parts in x.calls(name) for part in parts)]
+    return not names or f"is also a call of {names[0]} with a constant"
+
+
 class Constants(RuleSet):
     """Reassociates sums and products so that two constants fold together, and distributes a factor over a sum with a constant."""
 
@@ -158,9 +166,14 @@ class Constants(RuleSet):
         )
         .inexact("reassociates a product")
     )
+    multiply_affine = (
+        ((x * e + c) * d >> x * (e * d) + c * d)
+        .when(is_float(x), is_finite(d), meet_in_range("multiply", e, d), meet_in_range("multiply", c, d))
+        .inexact("distributes")
+    )
     switch_add_multiply = (
         ((x + c) * d >> x * d + c * d)
-        .when(is_float(x), is_finite(d), meet_in_range("multiply", c, d))
+        .when(is_float(x), is_finite(d), is_not_affine(x), meet_in_range("multiply", c, d))
         .inexact("distributes")
         .exploring()
         .budget(200)

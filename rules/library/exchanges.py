@@ -63,6 +63,22 @@ def mixes_channels(attrs: Attrs, v: Term) -> bool | str:
     return (once and plain) or f"the weight is {v.type!r}, the padding {attrs.padding}, the strides {attrs.strides}"
 
 
+@guard
+def keeps_channels(w: Term) -> bool | str:
+    """The kernel has one element, and at least as many output as input channels. The product with the next weight then replaces both at no
+    extra cost, even if the first convolution has other users."""
+    outputs, inputs, *kernel = w.type.concrete_shape
+    return (outputs >= inputs and set(kernel) == {1}) or f"the weight is {w.type!r}"
+
+
+@guard
+def may_grow(w: Term) -> bool | str:
+    """The kernel has several elements, or fewer output than input channels. The product with the next weight may then be larger than
+    both."""
+    outputs, inputs, *kernel = w.type.concrete_shape
+    return outputs < inputs or set(kernel) != {1} or f"the weight is {w.type!r}"
+
+
 @computed
 def kernel_after(attrs: Attrs, v: Term) -> AnyValue:
     """The `channels` attribute of the merged convolution: that of the second one, if the first states its own."""
@@ -91,6 +107,14 @@ padded_biases = cases("biases", "none", "left", "both", "small")
 _INNER = convolution(x, w, attrs=a)
 _BOTH = convolution(x, op.reshape(op.nn.matmul(_MIXING, _ROWS), newshape=mixed_shape(w, v)), attrs=a, channels=kernel_after(a, v))
 _MIXED_BIAS = op.nn.matmul(_MIXING, b)
+_MET = (
+    (
+        convolution(bias(none=_INNER, biased=op.nn.bias_add(_INNER, b, axis=1)), v, attrs=e)
+        >> bias(none=_BOTH, biased=op.nn.bias_add(_BOTH, _MIXED_BIAS, axis=1))
+    )
+    .when(is_plain(a), is_plain(e), mixes_channels(e, v), is_modest(_MIXING, _ROWS), products_stay_finite(w, v, v, 1))
+    .inexact(_GROUPED, nonfinite=RESOLVED)
+)
 
 
 @guard
@@ -150,15 +174,8 @@ class ConvolutionChains(RuleSet):
     """Merges a convolution with a following 1x1 convolution, with another convolution of the same tensor that is added, and with a
     preceding batch normalization (unpadded convolutions only)."""
 
-    meet = (
-        (
-            convolution(bias(none=_INNER, biased=op.nn.bias_add(_INNER, b, axis=1)), v, attrs=e)
-            >> bias(none=_BOTH, biased=op.nn.bias_add(_BOTH, _MIXED_BIAS, axis=1))
-        )
-        .when(is_plain(a), is_plain(e), mixes_channels(e, v), is_modest(_MIXING, _ROWS), products_stay_finite(w, v, v, 1))
-        .inexact(_GROUPED, nonfinite=RESOLVED)
-        .exploring()
-    )
+    meet = _MET.when(keeps_channels(w))
+    meet_larger = _MET.when(may_grow(w)).exploring()
     difference = (
         (_INNER - _RIGHT >> convolution(x, w - v, attrs=a)).when(same_shape(w, v)).inexact(_GROUPED, nonfinite=RESOLVED).exploring()
     )

@@ -69,6 +69,21 @@ def is_modest(w: Term, v: Term) -> bool | str:
 
 
 @guard
+def keeps_width(w: Term) -> bool | str:
+    """The weight has at least as many columns as rows. The product with the next weight then replaces both at no extra cost, even if the
+    first product has other users."""
+    rows, columns = w.type.concrete_shape
+    return columns >= rows or f"{w.type!r} has more rows than columns"
+
+
+@guard
+def narrows(w: Term) -> bool | str:
+    """The weight has more rows than columns. The product with the next weight may then be larger than both, as in a LoRA adapter."""
+    rows, columns = w.type.concrete_shape
+    return columns < rows or f"{w.type!r} has no more rows than columns"
+
+
+@guard
 def has_entries(y: Term) -> bool | str:
     """The matrices are certainly nonempty: an empty sum is 0 even if another factor is infinite."""
     return all(at_least(dim, 1) for dim in y.type.shape[-2:]) or f"matrices of {y.type!r} may be empty"
@@ -118,6 +133,12 @@ _BOTH: Final = product(x, product(_RIGHT_W, _RIGHT_V))
 _SHIFTED: Final = _BOTH + product(b, _RIGHT_V)
 bias = cases("bias", "none", "added", "biased")
 _MEETING: Final = bias(none=_INNER, added=_INNER + b, biased=op.nn.bias_add(_INNER, b, axis=p))
+_MET: Final = (
+    (_weighted(second, _MEETING, v) >> bias(none=_BOTH, added=_SHIFTED, biased=_SHIFTED))
+    .when(has_rank(w, 2), has_rank(v, 2), has_entries(w), is_modest(_RIGHT_W, _RIGHT_V), products_stay_finite(w, v, _RIGHT_V, 0))
+    .when(*bias.only("added", is_product_bias(b, _INNER)), *bias.only("biased", is_axis(p, -1, _INNER)))
+    .inexact(_GROUPED, nonfinite=RESOLVED)
+)
 _PLAIN: Final = product(x, w)
 _VIEW: Final = op.reshape(bias(none=_PLAIN, added=_PLAIN + b, biased=op.nn.bias_add(_PLAIN, b, axis=p)), ...)
 _VIEWED: Final = product(op.reshape(x, newshape=view_of_rows(x, _VIEW)), product(w, v))
@@ -215,13 +236,8 @@ class MatmulAlgebra(RuleSet):
     of non-constants by cost, with budgets that bound the exponential number of forms. Groups queries instead of repeating heads. Moves
     transposes into flags of products and past products."""
 
-    meet = (
-        (_weighted(second, _MEETING, v) >> bias(none=_BOTH, added=_SHIFTED, biased=_SHIFTED))
-        .when(has_rank(w, 2), has_rank(v, 2), has_entries(w), is_modest(_RIGHT_W, _RIGHT_V), products_stay_finite(w, v, _RIGHT_V, 0))
-        .when(*bias.only("added", is_product_bias(b, _INNER)), *bias.only("biased", is_axis(p, -1, _INNER)))
-        .inexact(_GROUPED, nonfinite=RESOLVED)
-        .exploring()
-    )
+    meet = _MET.when(keeps_width(_RIGHT_W))
+    meet_larger = _MET.when(narrows(_RIGHT_W)).exploring()
     meet_reshaped = (
         (product(_VIEW, v) >> bias(none=_VIEWED, added=_VIEWED + product(b, v), biased=_VIEWED + product(b, v)))
         .when(has_rank(w, 2), has_rank(v, 2), is_stack(x), keeps_row_size(_PLAIN, _VIEW))

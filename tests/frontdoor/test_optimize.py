@@ -406,19 +406,60 @@ def test_orders_of_constants_are_one_form() -> None:
     assert sum(rule.matched for rule in report.rules) < 1_000
 
 
-def test_a_match_that_computes_a_constant_counts_as_many() -> None:
-    """Products and sums with constants in turn have another slope for each order."""
+def linked(links: Sequence[Sequence[tuple[str, tuple[int, ...]]]], shape: Sequence[str | int]) -> ModelProto:
+    """A chain of links, each of which is some operators with the shapes of their constants."""
     random, last = np.random.default_rng(0), "x"
-    constants = [numpy_helper.from_array(random.normal(size=3).astype(np.float32), f"c{i}") for i in range(20)]
-    nodes = []
-    for i, constant in enumerate(constants):
-        nodes.append(helper.make_node(("Mul", "Add")[i % 2], [last, constant.name], [f"v{i}"]))
-        last = f"v{i}"
-    first, end = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3]) for name in ("x", last))
-    model = helper.make_model(helper.make_graph(nodes, "g", [first], [end], constants), opset_imports=[helper.make_opsetid("", 19)])
-    report = optimize(model, verify=False, config={"rules.matches": 10_000}).report
+    nodes: list[NodeProto] = []
+    constants: list[TensorProto] = []
+    for name, size in [part for link in links for part in link]:
+        constants.append(
+            numpy_helper.from_array(random.uniform(0.5, 1.5, size).astype(np.float32) / np.float32(max(size, default=1)), f"c{len(nodes)}")
+        )
+        nodes.append(helper.make_node(name, [last, constants[-1].name], [f"v{len(nodes)}"]))
+        last = nodes[-1].output[0]
+    first, end = (helper.make_tensor_value_info(name, TensorProto.FLOAT, sizes) for name, sizes in (("x", shape), (last, None)))
+    return helper.make_model(helper.make_graph(nodes, "g", [first], [end], constants), opset_imports=[helper.make_opsetid("", 19)])
+
+
+def test_a_match_that_computes_a_constant_counts_as_many() -> None:
+    """Products that are each narrower than the one before have a weight for each pair of them."""
+    report = optimize(
+        linked([[("MatMul", (40 - i, 39 - i))] for i in range(25)], ("n", 40)), verify=False, config={"rules.matches": 10_000}
+    ).report
     assert any("more than 10000" in limit for limit in report.limits)
     assert sum(rule.matched for rule in report.rules) < 5_000
+
+
+@pytest.mark.parametrize(
+    ("link", "shape", "nodes"),
+    [
+        ([("MatMul", (8, 8))], ("n", 8), 1),
+        ([("MatMul", (8, 8)), ("Add", (8,))], ("n", 8), 1),
+        ([("Conv", (8, 8, 1, 1))], ("n", 8, 4, 4), 1),
+        ([("Conv", (8, 8, 1, 1)), ("Add", (8, 1, 1))], ("n", 8, 4, 4), 1),
+        ([("Add", (8,)), ("Mul", (8,))], ("n", 8), 2),
+        ([("Add", ()), ("Mul", ())], ("n", 8), 2),
+    ],
+)
+def test_a_chain_of_constants_shrinks_from_its_start_on(
+    link: Sequence[tuple[str, tuple[int, ...]]], shape: Sequence[str | int], nodes: int
+) -> None:
+    """Each link was merged with each before it: fifty took ten seconds and ran into the limit of matches."""
+    matched = []
+    for count in (10, 40):
+        report = optimize(linked([link] * count, shape), verify=count == 10).report
+        assert not report.limits
+        assert report.node_count_after == nodes
+        matched.append(sum(rule.matched for rule in report.rules))
+    assert matched[1] < 16 * matched[0]
+
+
+def test_a_bottleneck_between_products_stays() -> None:
+    """Two products with two columns in between cost less than one with the product of all weights."""
+    model = linked([[("MatMul", size)] for size in ((64, 64), (64, 64), (64, 2), (2, 64), (64, 64))], ("n", 64))
+    result = optimize(model).model
+    weights = {initializer.name: tuple(initializer.dims) for initializer in result.graph.initializer}
+    assert [weights[node.input[1]] for node in result.graph.node] == [(64, 2), (2, 64)]
 
 
 def test_e_graphs_are_freed_without_a_garbage_collection() -> None:

@@ -44,9 +44,16 @@ def cases() -> dict[str, Case]:
     for dims in (1, 2, 3):
         name, x = f"conv{dims}d", data(dims)
         first, mix, wide = conv(x, weight(dims, 3)), weight(dims, 1, 4, 3, 1), weight(dims, 2, 4, 3, 1)
-        found[f"ConvolutionChains.meet[none, nn.{name}]"] = case(conv(first, mix), conv(first, wide), "the weight is Tensor[(4, 3, 2")
+        single = conv(x, weight(dims, 1))
+        found[f"ConvolutionChains.meet[none, nn.{name}]"] = case(conv(single, mix), conv(first, mix), "the weight is Tensor[(3, 2, 3")
         found[f"ConvolutionChains.meet[biased, nn.{name}]"] = case(
-            conv(biased(first), mix), conv(biased(first), mix, strides=2), "the strides 2"
+            conv(biased(single), mix), conv(biased(single), mix, strides=2), "the strides 2"
+        )
+        found[f"ConvolutionChains.meet_larger[none, nn.{name}]"] = case(
+            conv(first, mix), conv(first, wide), "the weight is Tensor[(4, 3, 2"
+        )
+        found[f"ConvolutionChains.meet_larger[biased, nn.{name}]"] = case(
+            conv(biased(first), mix), conv(biased(single), mix), "the weight is Tensor[(3, 2, 1"
         )
         if dims < 3:
             attrs = {"padding": (1,) * dims}

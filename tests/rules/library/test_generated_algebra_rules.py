@@ -153,18 +153,22 @@ def last_biased(of: Expr, size: int, seed: int = 0) -> Expr:
 for _first in ("matmul", "dense"):
     for _second in ("matmul", "dense"):
         _one = weighed(_first, row, 4, 5)
-        _stack: Expr = ops.nn.matmul(row, numbers((2, 4, 5)))
-        _rejected = weighed(_second, var("r", (2, 8, 5)), 5, 3)
         _unlike = weighed(_first, row, 4, 1)
-        CASES[f"MatmulAlgebra.meet[{_second}, none, {_first}]"] = case(weighed(_second, _one, 5, 3), _rejected, "")
-        CASES[f"MatmulAlgebra.meet[{_second}, added, {_first}]"] = case(
-            weighed(_second, _one + numbers((5,)), 5, 3), weighed(_second, _one + numbers((8, 1)), 5, 3), "is not a bias"
-        )
-        CASES[f"MatmulAlgebra.meet[{_second}, biased, {_first}]"] = case(
-            weighed(_second, ops.nn.bias_add(_one, numbers((5,)), axis=-1), 5, 3),
-            weighed(_second, ops.nn.bias_add(_one, numbers((8,)), axis=0), 5, 3),
-            "is not axis -1",
-        )
+        for _rule, _size, _unfit in (("meet", 5, 3), ("meet_larger", 3, 5)):
+            _linear, _beside = weighed(_first, row, 4, _size), weighed(_first, row, 4, _unfit)
+            CASES[f"MatmulAlgebra.{_rule}[{_second}, none, {_first}]"] = case(
+                weighed(_second, _linear, _size, 3), weighed(_second, _beside, _unfit, 3), "rows than columns"
+            )
+            CASES[f"MatmulAlgebra.{_rule}[{_second}, added, {_first}]"] = case(
+                weighed(_second, _linear + numbers((_size,)), _size, 3),
+                weighed(_second, _linear + numbers((8, 1)), _size, 3),
+                "is not a bias",
+            )
+            CASES[f"MatmulAlgebra.{_rule}[{_second}, biased, {_first}]"] = case(
+                weighed(_second, last_biased(_linear, _size), _size, 3),
+                weighed(_second, ops.nn.bias_add(_linear, numbers((8,)), axis=0), _size, 3),
+                "is not axis -1",
+            )
         _plus = weighed(_second, row, 4, 5, seed=1)
         CASES[f"MatmulAlgebra.sum_of_products[none, {_first}, {_second}]"] = case(_one + _plus, _unlike + _plus, "the shapes differ")
         CASES[f"MatmulAlgebra.sum_of_products[both, {_first}, {_second}]"] = case(

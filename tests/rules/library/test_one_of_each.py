@@ -24,10 +24,12 @@ TWICE = {
     ("ConstantFolding.call", "QuantizedFolding.call"): GUARDS,
     ("ConstantFolding.exact", "QuantizedFolding.call"): GUARDS,
     ("Constants.switch_add_multiply", "Products.through_sum"): GUARDS,
+    ("ConvolutionChains.meet", "ConvolutionChains.meet_larger"): GUARDS,
     ("Exchanges.matmul_associates", "MatmulAlgebra.regroup"): GUARDS,
     ("Exchanges.transpose_of_sum", "MoveTransposes.hoist_left"): GUARDS,
     ("ForwardScaleAxis.scaled", "MatmulAlgebra.scaled_rows"): KINDS,
     ("Masks.added_first", "Reassociate.grouped"): GUARDS,
+    ("MatmulAlgebra.meet", "MatmulAlgebra.meet_larger"): GUARDS,
     ("Windows.finite_maximum", "Windows.maximum"): LIBERTIES,
 }
 """Equations that occur twice, up to names of holes and order of operands, with the reason. A new one needs a reason, too."""
