@@ -63,9 +63,8 @@ class EngineError(PassatError, RuntimeError):
 
 class Query(NamedTuple):
     """A pattern to match. `atoms` are egglog facts over the variables. A match is the keys of the e-classes bound to `classes`, then the
-    integers bound to `payloads`."""
+    integers bound to `payloads`. Rules with equal left sides have equal queries, which are asked once."""
 
-    name: str
     atoms: tuple[str, ...]
     classes: tuple[str, ...]
     payloads: tuple[str, ...]
@@ -165,7 +164,7 @@ class EGraph:
         head = f"({found} {number} {' '.join((*query.classes, *query.payloads))})"
         self._define(
             f"(ruleset query_{number})",
-            f'(rule ({" ".join(query.atoms)}) ({head}) :ruleset query_{number} :name "{number} {query.name}")',
+            f'(rule ({" ".join(query.atoms)}) ({head}) :ruleset query_{number} :name "{number}")',
         )
         return number
 

@@ -198,7 +198,6 @@ class Matcher:
             stack.extend(parts)
         classes = tuple(names[key] for key in self.class_keys)
         query = Query(
-            self.name,
             tuple(dict.fromkeys([*unary[:1], *atoms])),  # egglog's join begins there, and few nodes have one operand
             tuple(f"e{name}" for name in classes),
             tuple(payloads[id(node)] for node in self._calls),

@@ -29,7 +29,7 @@ class Mirror:
         self._edges = edges
         self._lease = ExitStack()
         self._copies: dict[int, int] = {}
-        """The queries that may be asked: which of several equal ones each is."""
+        """The queries that may be asked: which of several equal ones each is. Those of one stage are one, if they are asked together."""
         self._numbers: dict[int, int] = {}
         self._allowed: set[int] = set()
         self._loaded = 0
@@ -48,12 +48,12 @@ class Mirror:
         self.begun = True
         self._egraph = self._lease.enter_context(_EGRAPHS.lend())
         visible: set[Symbol] = set()
-        copies: Counter[Query] = Counter()
+        copies: dict[Query, dict[object, int]] = {}
         for number, (matcher, variant, stage) in enumerate(self._queries):
             if stage >= first:
                 visible |= matcher.symbols
-                self._copies[number] = copies[variant.query]
-                copies[variant.query] += 1
+                places = copies.setdefault(variant.query, {})
+                self._copies[number] = places.setdefault((stage, variant.numbers), len(places))
         # Sorted, since the order of tables decides which of equal rows egglog keeps, and thus which of equal matches are found.
         self._visible = sorted(visible, key=lambda symbol: symbol.name)
 
@@ -109,7 +109,7 @@ class Mirror:
     def step(self, asked: Sequence[int] = ()) -> tuple[list[tuple[int, ...]], dict[int, list[tuple[int, ...]]]]:
         """The merges, and the new matches of some queries that can match."""
         known = list(map(self._known_as, asked))
-        moved, found = self._egraph.step(known)
+        moved, found = self._egraph.step(list(dict.fromkeys(known)))
         return moved, {number: found[mine] for number, mine in zip(asked, known, strict=True)}
 
 

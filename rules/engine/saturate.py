@@ -8,7 +8,7 @@ from typing import Final, NoReturn
 
 from passat.rules.engine.directions import Directions, Stage, reachable
 from passat.rules.engine.edges import Edges
-from passat.rules.engine.egraph import EngineError
+from passat.rules.engine.egraph import EngineError, Query
 from passat.rules.engine.graph import TUPLE, Graph, Symbol
 from passat.rules.engine.limits import Backoff, Budget, LimitReached, Limits, Stop, StopReason
 from passat.rules.engine.matching import Matcher
@@ -163,12 +163,15 @@ class Saturator:
         self._edges.extend()
         for root, made in nodes.items():
             renewed = [node for node in made if self._is_renewed(node)] if reducing else []
+            found: dict[Query, list[tuple[int, ...]]] = {}
             for number in self._by_root.get(root, ()):
                 matcher, variant, _ = self._queries[number]
                 if self._edges.allow(root, variant) and (matcher.rule.reducing or not reducing):
-                    rows = variant.search(graph, made)
-                    if renewed:
-                        rows += variant.again(graph, renewed, self._newest)
+                    rows = found.get(variant.query)
+                    if rows is None:
+                        rows = found[variant.query] = variant.search(graph, made)
+                        if renewed:
+                            rows += variant.again(graph, renewed, self._newest)
                     if rows:
                         tables[number] = rows
         return tables

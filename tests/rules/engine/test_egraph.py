@@ -29,9 +29,9 @@ def arithmetic() -> EGraph:
     return graph
 
 
-NEG_NEG = Query("neg_neg", ("(= e0 (s_neg e1))", "(= e1 (s_neg e2))"), ("e0", "e2"), ())
-ADD = Query("s_add", ("(= e0 (s_add e1 e2 p0))",), ("e0", "e1", "e2"), ("p0",))
-LEAF = Query("s_leaf", ("(= e0 (s_leaf p0))",), ("e0",), ("p0",))
+NEG_NEG = Query(("(= e0 (s_neg e1))", "(= e1 (s_neg e2))"), ("e0", "e2"), ())
+ADD = Query(("(= e0 (s_add e1 e2 p0))",), ("e0", "e1", "e2"), ("p0",))
+LEAF = Query(("(= e0 (s_leaf p0))",), ("e0",), ("p0",))
 
 
 def chain(length: int) -> Rows:
@@ -258,9 +258,9 @@ def test_temporary_files_go_when_loading_fails(no_memfd: Path) -> None:
 
 def test_failures_of_egglog_are_engine_errors() -> None:
     with pytest.raises(EngineError, match="egglog failed: "):
-        arithmetic().add_query(Query("broken", ("(= e0 (",), ("e0",), ()))
+        arithmetic().add_query(Query(("(= e0 (",), ("e0",), ()))
     graph = arithmetic()
-    graph.add_query(Query("unknown", ("(= e0 (nothing e1))",), ("e0",), ()))
+    graph.add_query(Query(("(= e0 (nothing e1))",), ("e0",), ()))
     with pytest.raises(EngineError, match="egglog failed: "):
         graph.step([0])
     with pytest.raises(EngineError, match="egglog failed: "):
