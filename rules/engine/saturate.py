@@ -3,7 +3,7 @@
 import itertools
 import time
 from collections import ChainMap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NoReturn
 
 from passat.rules.engine.directions import Directions, Stage, reachable
@@ -201,28 +201,32 @@ class Saturator:
         chain that takes several rules a link, such as products with biases, shrinks from its start on. Otherwise each link would be merged
         with each link before it. Chains of one rule a link need this no more (`_apply_renewed`)."""
         graph, combined = self.graph, self._combined
-        if not combined or not any(map(self._is_stuck, range(self.initial))):
+        if not combined or not any(self._is_stuck(node) for node in self._users_of_combined()):
             return
         made: dict[int, list[int]] = {}
         for node, (_, root) in self.provenance.items():
             made.setdefault(root, []).append(node)
-        for node in range(self.initial):
-            size, is_stuck = len(graph), self._is_stuck(node)
-            if not is_stuck and node not in combined:
-                continue
-            if is_stuck:
+        for node in self._users_of_combined():
+            size = len(graph)
+            if self._is_stuck(node):
                 self._reduce([node], unions)
+            elif node not in combined:
+                continue
             pending = [*made.get(node, ()), *range(size, len(graph))]
             for _ in range(self._limits.rounds):
                 size = len(graph)
                 self._reduce(pending, unions)
                 pending = list(range(size, len(graph)))
 
+    def _users_of_combined(self) -> Iterator[int]:
+        """The nodes of the program for which a reducing rule has combined constants, or for an operand."""
+        combined, operands = self._combined, self.graph.operands
+        return (node for node in range(self.initial) if node in combined or not combined.isdisjoint(operands[node]))
+
     def _is_stuck(self, node: int) -> bool:
-        """True if a reducing rule combined constants below a node, and none matched the node itself, although some have its symbol."""
-        if node in self._newest or self._combined.isdisjoint(self.graph.operands[node]):
-            return False
-        return any(self._queries[number][0].rule.reducing for number in self._by_root.get(self.graph.symbols[node], ()))
+        """True if no reducing rule matched a node, although some have its symbol."""
+        queries, root = self._queries, self.graph.symbols[node]
+        return node not in self._newest and any(queries[number][0].rule.reducing for number in self._by_root.get(root, ()))
 
     def _reduce(self, nodes: Iterable[int], unions: list[tuple[int, int]]) -> None:
         """Applies the reducing rules that match at some nodes, if e-classes below are represented by their newest nodes."""
