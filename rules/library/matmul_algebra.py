@@ -10,7 +10,7 @@ without weights may lose them.
 `commuting` moves transposes past sums and activations.
 
 Exporters repeat each head of keys and values for all queries of its group: they insert an axis, broadcast it, and merge it with the heads
-(Ainslie et al. 2023; usually `repeat_kv`). If the queries are grouped instead, the product broadcasts by itself.
+(Ainslie et al. 2023; usually `repeat_kv`). Instead, the queries of a group are rows of one matrix.
 """
 
 import math
@@ -38,7 +38,7 @@ from passat.rules.library.products import is_product_bias, is_scalar, is_stack, 
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
 from passat.rules.rule import MIXED, RESOLVED, RuleSet
 
-x, y, z = tensors("x y z")
+x, y, z, sizes = tensors("x y z sizes")
 w, v, b, c = constants("w v b c")
 a, p, q, r = attributes("a p q r")
 _GROUPED: Final = "reassociates sums and products"
@@ -158,7 +158,8 @@ def is_regular_divisor(c: Term) -> bool | str:
 side = cases("side", "left", "right")
 _NUMBER: Final = op.reshape(c, newshape=())
 _WIDE = op.broadcast_to(y, ...)
-_HEADS = op.reshape(_WIDE, ...)
+shape = cases("shape", "static", "computed")
+_HEADS = shape(static=op.reshape(_WIDE, ...), computed=op.dyn.reshape(_WIDE, sizes, ...))
 _TURNED = op.transpose(_HEADS, axes=(0, 1, 3, 2))
 _RESHAPED = "a product of another shape may accumulate in another order"
 
@@ -182,20 +183,22 @@ def repeats_heads_in_groups(x: Term, y: Term, wide: Term, heads: Term) -> bool |
 
 @computed
 def grouped_shape(x: Term, wide: Term) -> tuple[int, ...]:
-    """The newshape of the queries in groups: (batch, heads, group, length, size)."""
-    shape = x.type.shape
-    return _newshape(shape, (shape[0], *wide.type.shape[1:3], *shape[2:]))
+    """The newshape that joins the rows of all queries of a group: (batch, heads, group * length, size)."""
+    batch, _, length, size = x.type.shape
+    heads, group = wide.type.shape[1:3]
+    return _newshape(x.type.shape, (batch, heads, group * length, size))
 
 
 @computed
-def merged_shape(x: Term, wide: Term, whole: Term) -> tuple[int, ...]:
-    """The newshape that merges groups and heads of a product."""
-    shape = whole.type.shape
-    return _newshape((shape[0], *wide.type.shape[1:3], *shape[2:]), shape)
+def apart(x: Term, wide: Term, whole: Term) -> tuple[int, ...]:
+    """The newshape that splits the joined rows of a product into all heads."""
+    batch, _, length, size = whole.type.shape
+    heads, group = wide.type.shape[1:3]
+    return _newshape((batch, heads, group * length, size), whole.type.shape)
 
 
 def _in_groups(right: Pattern, whole: Pattern) -> Pattern:
-    return op.reshape(product(op.reshape(x, newshape=grouped_shape(x, _WIDE)), right), newshape=merged_shape(x, _WIDE, whole))
+    return op.reshape(product(op.reshape(x, newshape=grouped_shape(x, _WIDE)), right), newshape=apart(x, _WIDE, whole))
 
 
 @guard
@@ -222,6 +225,7 @@ flag = cases("flag", "turned", "back")
 _SET, _NOW = flag(turned=False, back=True), flag(turned=True, back=False)
 heads, scale = cases("heads", "values", "keys"), cases("scale", "number", "rows")
 _REPEATED = heads(values=_HEADS, keys=_TURNED)
+_ONCE = op.squeeze(y, axis=(2,))
 kind = cases("kind", "matmul", "dense")
 flagged = cases("flagged", "matmul", "batch_matmul")
 _WHOLE = kind(matmul=product(x, y), dense=op.nn.dense(x, y))
@@ -315,7 +319,7 @@ class MatmulAlgebra(RuleSet):
         .exploring()
     )
     repeated_heads = (
-        (product(x, _REPEATED) >> _in_groups(heads(values=y, keys=op.transpose(y, axes=(0, 1, 2, 4, 3))), product(x, _REPEATED)))
+        (product(x, _REPEATED) >> _in_groups(heads(values=_ONCE, keys=op.transpose(_ONCE, axes=(0, 1, 3, 2))), product(x, _REPEATED)))
         .when(repeats_heads_in_groups(x, y, _WIDE, _HEADS))
         .inexact(_RESHAPED)
         .exploring()

@@ -101,6 +101,15 @@ def _repeated_heads() -> Expr:
     return ops.nn.relu(mm(queries, turn(view(wide, 1, 4, 64, 8), 0, 1, 3, 2)))  # type: ignore[no-any-return]  # the calls of `ops` have no static type
 
 
+def _cache() -> Expr:
+    """The scores of one new query of each head, with a cache of keys of unknown length that groups of heads share."""
+    queries, keys = var("q", ("batch", 4, 1, 8)), var("k", ("batch", 2, "length", 8))
+    wide = ops.broadcast_to(ops.expand_dims(keys, axis=2), shape=(1, 2, 2, 1, 8))
+    sizes = [ops.shape_of(keys, start=0, end=1), const([4], "int64"), ops.shape_of(keys, start=2, end=3), const([8], "int64")]
+    heads = ops.dyn.reshape(wide, ops.concatenate(tup(*sizes)))
+    return ops.nn.relu(mm(queries * splat(0.3), turn(heads, 0, 1, 3, 2) * splat(0.3)))  # type: ignore[no-any-return]  # as above
+
+
 def _attention(scale: Callable[[Expr], Expr]) -> Expr:
     hidden = var("hidden", (2, 5, 8))
 
@@ -181,6 +190,7 @@ LIST: dict[str, Identity] = {
     "arithmetic on a choice": Identity(lambda: ops.where(mask, splat(1.0), splat(0.0)) * splat(5.0) + splat(1.0), ["where"]),
     "a choice by a negation": Identity(lambda: ops.where(ops.logical_not(mask), x, y), ["where"]),
     "repeated heads": Identity(_repeated_heads, ["reshape", "transpose", "nn.matmul", "reshape", "nn.relu"]),
+    "repeated and scaled heads of a cache": Identity(_cache, ["multiply", "reshape", "transpose", "nn.matmul", "reshape", "nn.relu"]),
     "the scale of attention": Identity(lambda: _attention(lambda scores: scores * splat(0.3)), ATTENTION),
     "the divisor of attention": Identity(lambda: _attention(lambda scores: scores / splat(1.7)), ATTENTION),
 }
@@ -224,7 +234,7 @@ def test_infinities_may_change_and_numbers_stay(name: str) -> None:
 
 
 def test_only_rules_that_drop_infinities_assume_finite_values() -> None:
-    assert len(LIST) == 57
+    assert len(LIST) == 58
     assert [name for name, identity in LIST.items() if identity.math == FINITE] == ["a sum less a part"]
 
 
