@@ -61,14 +61,15 @@ def collapse_batch_dims(function: Function, *, computed: bool = True) -> Functio
 
 
 def _collapsed(function: Function, *, computed: bool) -> Function:
-    """The function with collapsed regions, apart from nested functions."""
+    """The function with collapsed regions, apart from nested functions. A collapsed region may be the input of another, which then saves a
+    reshape, too."""
     order = own_nodes(function.body)
-    regions = _regions(order, function, computed=computed)
-    if not regions:
-        return function
-    body = _Rewriter(regions).run(order, function.body)
-    made = Function(function.params, body, function.ret_type, function.type_params, function.attrs, function.span)
-    return simplify_shapes(infer_type(made))
+    while regions := _regions(order, function, computed=computed):
+        body = _Rewriter(regions).run(order, function.body)
+        made = Function(function.params, body, function.ret_type, function.type_params, function.attrs, function.span)
+        function = simplify_shapes(infer_type(made))
+        order = own_nodes(function.body)
+    return function
 
 
 def matrix_shape(stack: Shape) -> tuple[int, int]:

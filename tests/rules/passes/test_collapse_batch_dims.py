@@ -77,6 +77,13 @@ def test_axes_that_are_inserted_or_removed_beside_a_region_are_part_of_its_resha
         assert operators(found) == ["reshape", *["nn.matmul", "nn.bias_add", "nn.relu"] * 3, "nn.relu", "reshape", "nn.softmax"]
 
 
+def test_a_collapsed_region_may_be_the_input_of_another() -> None:
+    """Otherwise a second run would collapse a product on a view of it."""
+    body = f"{layers(3).rpartition(';')[0]}; nn.relu(reshape(nn.matmul(reshape(%5, newshape=[1, 1, 6, 4]), %w), newshape=[1, 6, 2, 2]))"
+    found = run_pass(CollapseBatchDims(), program("%x: (1, 6, 4), %w: (4, 4), %c: (4)", body))["main"]
+    assert operators(found) == ["reshape", *["nn.matmul", "nn.bias_add", "nn.relu"] * 3, "nn.matmul", "reshape", "nn.relu"]
+
+
 def test_nested_functions_work_on_matrices() -> None:
     signature = "%x: (2, 3, 4), %w: (4, 4), %c: (4)"
     params = ", ".join(f"%{name}: Tensor[({sizes}), float32]" for name, sizes in (("x", "2, 3, 4"), ("w", "4, 4"), ("c", "4")))
