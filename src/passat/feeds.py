@@ -161,14 +161,16 @@ def first_axes(specs: Sequence[InputSpec]) -> frozenset[str]:
 def size_assignments(names: Sequence[str], batches: Collection[str] = ()) -> Iterator[dict[str, int]]:
     """Sizes to try for symbolic dimensions: distinct sizes, other distinct sizes, all 1; then equal sizes of growing value, first with
     small `batches`: a model of large images needs no large batch of them. Last, one size is the sum of two others, as that of a mask over
-    past and new tokens is.
+    past and new tokens is, or of another and 1, as in models of one step.
 
     >>> list(size_assignments(["batch", "seq"]))[:3]
     [{'batch': 2, 'seq': 3}, {'batch': 5, 'seq': 4}, {'batch': 1, 'seq': 1}]
     >>> list(size_assignments(["batch", "height", "width"], ["batch"]))[6:8]
     [{'batch': 2, 'height': 32, 'width': 32}, {'batch': 3, 'height': 64, 'width': 64}]
-    >>> list(size_assignments(["batch", "new", "all", "past"], ["batch"]))[23]
+    >>> list(size_assignments(["batch", "new", "all", "past"], ["batch"]))[29]
     {'batch': 2, 'new': 3, 'all': 8, 'past': 5}
+    >>> list(size_assignments(["batch", "all", "past"], ["batch"]))[20]
+    {'batch': 2, 'all': 5, 'past': 4}
     """
     if not names:
         while True:
@@ -187,9 +189,10 @@ def size_assignments(names: Sequence[str], batches: Collection[str] = ()) -> Ite
                 yield dict.fromkeys(names, size)
     inner = [name for name in names if name not in batches]
     for total in inner:
-        for first, second in itertools.combinations([name for name in inner if name != total], 2):
+        others = [name for name in inner if name != total]
+        for terms in (*itertools.combinations(others, 2), *((name,) for name in others)):
             for sizes in small:
-                yield sizes | {total: sizes[first] + sizes[second]}
+                yield sizes | {total: sum(sizes[name] for name in terms) + 2 - len(terms)}
 
 
 def make_feed(specs: Sequence[InputSpec], trial: Trial) -> dict[str, AnyValue]:

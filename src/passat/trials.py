@@ -12,7 +12,7 @@ from passat.feeds import WIDE_RANGES, GivenInputs, InputsError, InputSpec, Trial
 from passat.judging import finite_share
 from passat.runner import Runner, sentence_of
 
-ATTEMPTS: Final = 38
+ATTEMPTS: Final = 50
 """Maximum number of size assignments tried until the model runs."""
 _ENDINGS: Final = 3
 """Number of crashes of ONNX Runtime's process on a model after which no other inputs are tried. A run that takes too long counts as all."""

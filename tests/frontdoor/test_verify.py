@@ -263,6 +263,16 @@ def test_a_size_that_is_the_sum_of_two_others() -> None:
     assert [tuple(trial.sizes.values()) for trial in report.trials] == [(2, 3, 8, 5), (5, 4, 10, 6), (1, 1, 2, 1)]
 
 
+def test_a_size_that_is_another_and_one_step() -> None:
+    """As the mask of a model of one step with a cache is. Which size is the larger one is unknown."""
+    inputs = [value("mask", shape=("batch", "m", 1)), value("past", shape=("batch", "p", 2)), value("new", shape=("batch", 1, 2))]
+    nodes = [helper.make_node("Concat", ["past", "new"], ["all"], axis=1), helper.make_node("Concat", ["all", "mask"], ["y"], axis=2)]
+    masked = model(nodes, inputs, [value("y", shape=("batch", "m", 3))])
+    report = compare_models(masked, masked)
+    assert report.equal is True
+    assert [tuple(trial.sizes.values()) for trial in report.trials] == [(5, 4, 3), (2, 5, 4), (5, 4, 3)]
+
+
 def test_inputs_of_unknown_rank() -> None:
     transposed = model([helper.make_node("MatMul", ["x", "x"], ["y"])], [value("x", shape=None)], [value("y", shape=None)])
     report = compare_models(transposed, transposed)
