@@ -26,7 +26,7 @@ from passat.rules.library.gathers import (
     before_slice,
     index_of_both,
     is_run,
-    order_of_rest,
+    order_behind,
     parameter,
     run_bound,
     stays_within,
@@ -224,8 +224,8 @@ _ELEMENT: Final = element(take=op.take(x, c, axis=0), gather_nd=op.gather_nd(x, 
 
 class Concatenations(RuleSet):
     """Merges concatenated adjacent slices into one slice, and nested concatenations into one. Rewrites slices and splits of concatenations
-    as slices of the parts, and takes with consecutive indices as slices. Merges takes and slices of takes and slices, and moves takes of
-    one position before transposes."""
+    as slices of the parts, and takes with consecutive indices as slices. Merges takes and slices of takes and slices, and moves takes
+    of positions before transposes. Positions along one axis are those of a take."""
 
     of_adjacent_slices = (side_by_side([*xs, *_CUTS, *ys]) >> side_by_side([*xs, _RUN, *ys])).when(are_adjacent(t, s, p, x, *PLACES))
     of_concat = where(
@@ -275,10 +275,15 @@ class Concatenations(RuleSet):
         .exploring()
     )
     take_of_transpose = (
-        (op.take(op.transpose(x, axes=t), y, axis=p) >> op.transpose(op.take(x, y, axis=axis_before(p, t, x)), axes=order_of_rest(p, t, x)))
-        .when(y.ndim == 0)
+        (
+            op.take(op.transpose(x, axes=t), y, axis=p)
+            >> op.transpose(op.take(x, y, axis=axis_before(p, t, x)), axes=order_behind(p, t, x, y))
+        )
+        .when(y.ndim <= 1)
         .exploring()
     )
+    take_of_vectors = (op.gather_nd(x, y, batch_dims=0) >> op.take(x, op.squeeze(y, axis=(-1,)), axis=0)).when(y.shape[-1] == 1).exploring()
     take_run = (
-        op.take(x, c, axis=p) >> op.strided_slice(x, begin=run_bound(c, False), end=run_bound(c, True), axes=axis_of_slice(p, x))
+        op.take(x, c, axis=p)
+        >> op.strided_slice(x, begin=run_bound(c, x, p, False), end=run_bound(c, x, p, True), axes=axis_of_slice(p, x))
     ).when(is_run(c, x, p))

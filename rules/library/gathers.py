@@ -45,9 +45,12 @@ def axis_before(axis: int | None, axes: Sequence[int] | None, x: Term) -> int:
 
 
 @computed
-def order_of_rest(axis: int | None, axes: Sequence[int] | None, x: Term) -> tuple[int, ...]:
-    """The permutation of the other axes, for a transpose of which a gather takes one position along an axis."""
+def order_behind(axis: int | None, axes: Sequence[int] | None, x: Term, indices: Term) -> tuple[int, ...]:
+    """The permutation for what a gather takes of a tensor before the transpose: that of the transpose, without the axis of a gather of one
+    position."""
     order = list(permutation(x.type.ndim, axes))
+    if indices.type.ndim:
+        return tuple(order)
     gone = order.pop(_place(axis, x))
     return tuple(each - (each > gone) for each in order)
 
@@ -127,16 +130,24 @@ def is_run(c: Term, x: Term, axis: int | None) -> bool | str:
     size = x.type.shape[_place(axis, x)]
     if not isinstance(size, int):
         return f"the size of axis {axis} of {x.type!r} is unknown"
-    indices = c.value().numpy().astype(np.int64)
+    indices = _from_start(c, size)
     run = len(indices) > 0 and bool(np.all(np.diff(indices) == 1)) and indices[0] >= 0 and indices[-1] < size
     return bool(run) or "the indices are not consecutive within the axis"
 
 
 @computed
-def run_bound(c: Term, end: bool) -> tuple[int, ...]:
+def run_bound(c: Term, x: Term, axis: int, end: bool) -> tuple[int, ...]:
     """The begin or end of consecutive indices."""
-    indices = c.value().numpy()
+    size = x.type.shape[_place(axis, x)]
+    assert isinstance(size, int), "is_run has seen it"
+    indices = _from_start(c, size)
     return (int(indices[-1]) + 1 if end else int(indices[0]),)
+
+
+def _from_start(c: Term, size: int) -> Array:
+    """The indices, those that count from the end as those that count from the start."""
+    indices = c.value().numpy().astype(np.int64)
+    return np.asarray(np.where(indices < 0, indices + size, indices))
 
 
 @computed

@@ -185,6 +185,9 @@ class Products(RuleSet):
     through_squeeze = (op.squeeze(x, attrs=a) * c >> op.squeeze(x * op.reshape(c, newshape=no_axes(c)), attrs=a)).when(
         is_scalar(c, op.squeeze(x, attrs=a))
     )
+    through_expand_dims = (op.expand_dims(x, attrs=a) * c >> op.expand_dims(x * op.reshape(c, newshape=no_axes(c)), attrs=a)).when(
+        is_scalar(c, op.expand_dims(x, attrs=a))
+    )
     through_transpose = (op.transpose(x, attrs=a) * c >> op.transpose(x * op.reshape(c, newshape=no_axes(c)), attrs=a)).when(
         is_scalar(c, op.transpose(x, attrs=a))
     )

@@ -14,7 +14,7 @@ from passat.ir.traverse import children, post_order, rewrite, with_children
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.library.arithmetic import Arithmetic, Constants
 from passat.rules.library.batch_norm import ScaleAxis
-from passat.rules.library.data_movement import Copies
+from passat.rules.library.data_movement import Concatenations, Copies
 from passat.rules.library.dynamic_shapes import CreationOps
 from passat.rules.library.folding import ConstantFolding, QuantizedFolding, TupleProjection
 from passat.rules.library.folding import DynamicToStatic as DynamicToStaticRules
@@ -82,7 +82,9 @@ FOLDING: Final = (ConstantFolding, DynamicToStaticRules)
 SIMPLIFY: Final = (Arithmetic, Transposes, Views, Copies, Constants)
 BIASES: Final = Products.only("bias", "unflatten_biased", "flatten_biased", "unflatten")
 """The rules of `Products` that do not change weights, which level 2 does."""
-SIMPLIFY_EXPR: Final = (*SIMPLIFY, BIASES, CreationOps, Powers, DynamicViews, Masks.only("unread", "softplus_threshold"))
+_POSITIONS: Final = Concatenations.only("take_run", "take_of_transpose", "take_of_vectors")
+"""Rules that turn takes of positions into slices, which SlicesToSplit may join."""
+SIMPLIFY_EXPR: Final = (*SIMPLIFY, BIASES, CreationOps, Powers, DynamicViews, Masks.only("unread", "softplus_threshold"), _POSITIONS)
 _SWITCHED: Final = Constants.only("switch_add_multiply").of_kind(LOWERING)
 RELAY_EXPR: Final = (*FOLDING, *SIMPLIFY, CreationOps, Powers, DynamicViews, RelayForms, _SWITCHED)
 NORMALIZATIONS: Final = ("layer_norm", "instance_norm", "group_norm", "batch_norm", "l2_normalize")

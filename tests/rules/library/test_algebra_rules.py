@@ -105,8 +105,11 @@ CASES: dict[str, Case] = {
     ),
     "Concatenations.take_of_transpose": case(
         ops.take(ops.transpose(var("v", (2, 3, 4)), axes=(1, 2, 0)), const(2, "int64"), axis=1),
-        ops.take(ops.transpose(x, axes=(1, 0)), order, axis=1),
-        "y.ndim == 0: 1 == 0 does not hold",
+        ops.take(ops.transpose(x, axes=(1, 0)), const([[2, 0], [1, 1]], "int64"), axis=1),
+        "y.ndim <= 1: 2 <= 1 does not hold",
+    ),
+    "Concatenations.take_of_vectors": case(
+        ops.gather_nd(cube, const([[2], [0]], "int64")), ops.gather_nd(cube, const([[2, 0]], "int64")), "2 == 1 does not hold"
     ),
     "Concatenations.take_element[take]": case(
         ops.take(ops.take(x, const(1, "int64"), axis=0), const(2, "int64"), axis=0),
@@ -119,7 +122,7 @@ CASES: dict[str, Case] = {
         "is not a single index",
     ),
     "Concatenations.take_run": case(
-        ops.take(x, const([1, 2, 3], "int64"), axis=0), ops.take(x, const([-1, 0, 1], "int64"), axis=0), "are not consecutive"
+        ops.take(x, const([-3, -2, 3], "int64"), axis=0), ops.take(x, const([-1, 0, 1], "int64"), axis=0), "are not consecutive"
     ),
     "MatmulAlgebra.repeated_heads[keys]": case(
         matmul(queries, ops.transpose(repeated(keys), axes=(0, 1, 3, 2))),

@@ -53,6 +53,9 @@ CASES: dict[str, Case] = {
         reshape(matmul(reshape(var("v", (8, 3)), 2, 4, 3), weight) + numbers((4, 1)), 8, 5),
         "is not a bias for a product with",
     ),
+    "Products.through_expand_dims": case(
+        ops.expand_dims(x, axis=0) * scalar, ops.expand_dims(x, axis=0) * numbers(x.checked_type.shape), "is not a single number"
+    ),
     "Products.through_squeeze": case(
         ops.squeeze(reshape(x, 1, 12), axis=(0,)) * scalar,
         ops.squeeze(reshape(x, 1, 12), axis=(0,)) * numbers((12,)),
