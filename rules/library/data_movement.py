@@ -89,7 +89,8 @@ def one_part(x: Term, whole: Term) -> bool | str:
 
 g = operator("g", "add", "multiply", "subtract", "divide")
 side = cases("side", "left", "right")
-_WIDE: Final = op.broadcast_to(x, ...)
+copied = cases("copied", "broadcast", "tiled")
+_WIDE: Final = copied(broadcast=op.broadcast_to(x, ...), tiled=op.tile(x, ...))
 
 
 def _beside(wide: Pattern) -> Pattern:
@@ -98,7 +99,7 @@ def _beside(wide: Pattern) -> Pattern:
 
 
 class Copies(RuleSet):
-    """Drops data movement without effect, also broadcasts of operands that arithmetic broadcasts implicitly, and merges chained casts and
+    """Drops data movement without effect, also broadcasts and tiles of operands that arithmetic broadcasts implicitly, and merges chained casts and
     slices of any size."""
 
     same_cast = (op.cast(x, dtype=t) >> x).when(x.dtype == t)

@@ -13,12 +13,13 @@ from passat.ir.attrs import Attrs
 from passat.ir.dtypes import to_numpy
 from passat.ir.ops.movement import permutation
 from passat.ir.ops.reduction import reduced_axes
+from passat.ir.tensor import Tensor
 from passat.rules.guards import Reject, Term, computed, guard, is_float, keeps_type, same_type, shape_of
 from passat.rules.holes import OperatorHole, cases, operator
 from passat.rules.library.arithmetic import TIES
 from passat.rules.library.products import is_scalar
 from passat.rules.library.raising import are_same_axes
-from passat.rules.pattern import PCall, attributes, constants, number, op, tensors
+from passat.rules.pattern import PCall, attributes, constants, number, op, tensors, value
 from passat.rules.rule import Rule, RuleSet
 
 x, y = tensors("x y")
@@ -226,6 +227,21 @@ def is_constant_along(y: Term, axis: int | None, whole: Term) -> bool | str:
     return shape[axis % rank] == 1 or f"{y.type!r} varies along axis {axis} of {whole.type!r}"
 
 
+@guard
+def is_single_along(axis: int, x: Term) -> bool | str:
+    """The tensor has one element along the axis."""
+    return x.type.shape[axis] == 1 or f"{x.type!r} has more than one element along axis {axis}"
+
+
+@computed
+def filled(x: Term, element: int) -> Tensor:
+    """A constant like a tensor. Rejects tensors of unknown sizes."""
+    if not x.type.is_static:
+        raise Reject(f"{x.type!r} is not static")
+    return Tensor.splat(element, x.type.concrete_shape, x.type.dtype)
+
+
+kind = cases("kind", "softmax", "log_softmax")
 partly = operator("partly", "sum", "mean", "max", "min")
 selected = operator("selected", "max", "min", "prod", "all", "any")
 summed = operator("summed", "sum", "mean", "logsumexp")
@@ -235,7 +251,7 @@ _MOST: Final = op.max(x, axis=b, keepdims=True, exclude=False)
 
 class Reductions(RuleSet):
     """Merges nested reductions, drops reductions of single elements, views and broadcasts that a reduction does not need, and shifts that
-    do not affect a softmax."""
+    do not affect a softmax. Where all values are finite, the softmax of one element is 1."""
 
     softmax_of_sum = (
         (softmax(x + c, axis=p) >> softmax(x, axis=p))
@@ -247,6 +263,14 @@ class Reductions(RuleSet):
     )
     softmax_of_difference = (
         (softmax(x - y, axis=p) >> softmax(x, axis=p)).when(is_constant_along(y, p, x), same_type(x, x - y)).finite("inf - inf is NaN")
+    )
+    softmax_of_single = (
+        (
+            kind(softmax=op.nn.softmax(x, axis=p), log_softmax=op.nn.log_softmax(x, axis=p))
+            >> kind(softmax=value(filled(x, 1)), log_softmax=value(filled(x, 0)))
+        )
+        .when(is_single_along(p, x))
+        .finite("it is NaN for an infinity")
     )
     repeated_quantifiers = _repeated(quantifier)
     repeated_totals = _repeated(total).inexact(_OR_TIES)

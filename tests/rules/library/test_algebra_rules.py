@@ -88,6 +88,10 @@ CASES: dict[str, Case] = {
     "Reductions.softmax_of_difference": case(
         ops.nn.softmax(x - ops.max(x, axis=(1,), keepdims=True)), ops.nn.softmax(x - y), "varies along axis -1"
     ),
+    "Reductions.softmax_of_single[softmax]": case(ops.nn.softmax(column), ops.nn.softmax(column, axis=0), "more than one element along"),
+    "Reductions.softmax_of_single[log_softmax]": case(
+        ops.nn.log_softmax(row, axis=0), ops.nn.log_softmax(row), "more than one element along"
+    ),
     "Concatenations.take_twice": case(
         ops.take(ops.take(x, order, axis=0), const([1, 1], "int64"), axis=0),
         ops.take(ops.take(x, order, axis=0), const([1, 1], "int64"), axis=1),

@@ -54,7 +54,7 @@ CASES: dict[str, Case] = {
         "is not a bias for a product with",
     ),
     "Products.through_expand_dims": case(
-        ops.expand_dims(x, axis=0) * scalar, ops.expand_dims(x, axis=0) * numbers(x.checked_type.shape), "is not a single number"
+        ops.expand_dims(x, axis=0) * scalar, ops.expand_dims(x, axis=0) * numbers((4, 3)), "is not a single number"
     ),
     "Products.through_squeeze": case(
         ops.squeeze(reshape(x, 1, 12), axis=(0,)) * scalar,

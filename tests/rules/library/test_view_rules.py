@@ -119,6 +119,9 @@ CASES: dict[str, Case] = {
     ),
     "Copies.broadcast_operand[left]": broadcast_case("multiply", True),
     "Copies.broadcast_operand[right]": broadcast_case("subtract", False),
+    "Copies.broadcast_operand[left, tiled]": case(
+        ops.tile(var("row", (1, 3)), reps=(2, 1)) * x, ops.tile(var("row", (1, 3)), reps=(2, 1)) * var("row", (1, 3)), "the types differ"
+    ),
 }
 NUMBERS = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64")
 
