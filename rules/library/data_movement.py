@@ -99,8 +99,8 @@ def _beside(wide: Pattern) -> Pattern:
 
 
 class Copies(RuleSet):
-    """Drops data movement without effect, also broadcasts and tiles of operands that arithmetic broadcasts implicitly, and merges chained casts and
-    slices of any size."""
+    """Drops data movement without effect, also broadcasts and tiles of operands that arithmetic broadcasts implicitly, and merges chained
+    casts and slices of any size."""
 
     same_cast = (op.cast(x, dtype=t) >> x).when(x.dtype == t)
     casts = (op.cast(op.cast(x, dtype=t), dtype=u) >> op.cast(x, dtype=u)).when(loses_nothing(x, t))

@@ -8,7 +8,6 @@ from passat.passmgr import Place, Sequential, register_pass
 from passat.rules.engine.directions import Stage
 from passat.rules.engine.grouping import Grouper
 from passat.rules.library.arithmetic import Arithmetic, Constants
-from passat.rules.library.attention import Attention
 from passat.rules.library.batch_norm import ScaleAxis
 from passat.rules.library.commuting import Commute
 from passat.rules.library.data_movement import Concatenations, Copies
@@ -35,7 +34,6 @@ ALGEBRA: Final = (
     ScaleAxis,
     Factoring,
     MatmulAlgebra,
-    Attention.only("scaled_operand"),
     ConvolutionChains,
     HiddenStates.only("scaled", "gathered_experts"),
     Commute,

@@ -54,6 +54,7 @@ def tiled(of: Expr) -> Expr:
 
 columns, row, divisors = var("columns", (3, 4)), var("r", (1, 3)), var("w", (1, 3))
 scores = var("scores", (1, 4, 5, 6))
+halves = var("halves", (4, 3), "float16")
 inverted = splat(1.0) - number(mask)
 choice = ops.where(mask, splat(1.0), splat(3.0))
 order = const([2, 0, 1], "int64")
@@ -142,6 +143,12 @@ CASES: dict[str, Case] = {
     ),
     "MatmulAlgebra.scaled_product[right]": case(
         matmul(x, var("v", (3, 5))) * c, matmul(x, var("v", (3, 5))) * splat(1.0), "the constant is 1"
+    ),
+    "MatmulAlgebra.other_scaled_operand[left]": case(
+        matmul(x * c, var("v", (3, 5))), matmul(x * column, var("v", (3, 5))), "is not a single number"
+    ),
+    "MatmulAlgebra.other_scaled_operand[right]": case(
+        matmul(x, var("v", (3, 5)) * c), matmul(halves, var("h", (3, 5), "float16") * splat(0.5, dtype="float16")), "is not a constant"
     ),
     "MatmulAlgebra.regroup": case(
         matmul(matmul(x, var("a", (3, 4))), y), matmul(matmul(x, var("a", (2, 3, 4))), y), "the ranks are [2, 3]"
