@@ -54,6 +54,16 @@ def linear_algebra() -> RulePass:
     return RulePass(phases, name="LinearAlgebra", opt_level=3, merge=True, after=["FoldScaleAxis"])
 
 
+@register_pass("relay._transform.MergeProducts")
+def merge_products() -> RulePass:
+    """Merges products, biases and scales that other passes have made neighbors: HoistSelections moves the selections between them, and
+    CollapseBatchDims the reshapes."""
+    products = MatmulAlgebra.only("meet", "regroup", "scaled_rows", "shifted_rows", "transposed_operand")
+    selections = Concatenations.only("take_run")
+    sets = (ConstantFolding, products, Products.only("bias", "unflatten", "unflatten_biased"), ScaleAxis, selections)
+    return RulePass(sets, name="MergeProducts", opt_level=3, after=["CollapseBatchDims"])
+
+
 @register_pass("relay._transform.Explore")
 def explore() -> RulePass:
     """Like LinearAlgebra, but reassociates all sums and products, and adds the exchange rules of the TASO family."""

@@ -42,7 +42,7 @@ _REDUCTIONS: Final = ("sum", "mean", "max", "min")
 class CollapseBatchDims(FunctionPass):
     """Collapses batched operands to matrices where products absorb more biases than reshapes are added."""
 
-    info = PassInfo(3, "CollapseBatchDims", ["InferType"], provides=("types",), preserves=("types",), after=["CombineParallelBatchMatmul"])
+    info = PassInfo(3, "CollapseBatchDims", ["InferType"], provides=("types",), preserves=("types",), after=["HoistSelections"])
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Collapses the regions of one function; in programs read from an opset before 15, only those whose shapes need not be computed.

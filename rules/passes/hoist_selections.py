@@ -43,7 +43,9 @@ class HoistSelections(FunctionPass):
     """Selects positions of an axis before the products, normalizations and other calls that compute them row by row, where the program
     reads no other positions of their results."""
 
-    info = PassInfo(3, "HoistSelections", ["InferType"], provides=("types",), preserves=("types",), after=["SimplifyShapes"])
+    info = PassInfo(
+        3, "HoistSelections", ["InferType"], provides=("types",), preserves=("types",), after=["SimplifyShapes"], before=["SlicesToSplit"]
+    )
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Hoists the selections of one function, if that makes it cheaper: each tensor that a region reads is selected from. Skips all
@@ -51,11 +53,20 @@ class HoistSelections(FunctionPass):
         if ctx.get_config("rules.math") == EXACT:
             return func
         frame = mod.attrs.get("onnx")
-        made = hoist_selections(func, of_each=frame is None or frame.version >= _SINCE)
-        if made is func:
-            return func
-        model = cost_model(ctx.get_config("rules.cost"), ctx.get_config("rules.machine"))
-        return made if program_cost(made, model) < program_cost(func, model) else func
+        of_each = frame is None or frame.version >= _SINCE
+        while (made := hoist_selections(func, of_each=of_each)) is not func:  # again for selections along a second axis
+            model = cost_model(ctx.get_config("rules.cost"), ctx.get_config("rules.machine"))
+            if not program_cost(made, model) < program_cost(func, model):
+                break
+            func = made
+        return func
+
+
+class HoistSelectionsAgain(HoistSelections):
+    """HoistSelections after the stage of algebra: of a tensor that was whole only for calls that have been merged, simplified or dropped
+    since, fewer positions are read."""
+
+    info = PassInfo(3, "HoistSelections", ["InferType"], provides=("types",), preserves=("types",), after=["CombineParallelBatchMatmul"])
 
 
 def hoist_selections(function: Function, of_each: bool = True) -> Function:

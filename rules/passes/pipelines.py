@@ -12,9 +12,10 @@ from passat.rules.passes.algebra import (
     explore,
     fold_scale_axis,
     linear_algebra,
+    merge_products,
 )
 from passat.rules.passes.collapse_batch_dims import CollapseBatchDims
-from passat.rules.passes.hoist_selections import HoistSelections
+from passat.rules.passes.hoist_selections import HoistSelections, HoistSelectionsAgain
 from passat.rules.passes.layouts import alter_op_layout
 from passat.rules.passes.simplify import (
     DeadCodeElimination,
@@ -73,7 +74,9 @@ def default_passes() -> list[Pass]:
         combine_parallel_conv2d(),
         combine_parallel_dense(),
         combine_parallel_batch_matmul(),
+        HoistSelectionsAgain(),
         CollapseBatchDims(),
+        merge_products(),
         contrib_operators(),
         target_forms(),
         AvoidSkipLayerNorm(),

@@ -22,7 +22,7 @@ class SlicesToSplit(FunctionPass):
     """Replaces slices that partition a tensor along one axis by a split: at least two, without gaps. Elements of sequences from
     SplitToSequence count as slices."""
 
-    info = PassInfo(2, "SlicesToSplit", ["InferType"], provides=("types",), preserves=("types",), after=["HoistSelections"])
+    info = PassInfo(2, "SlicesToSplit", ["InferType"], provides=("types",), preserves=("types",), after=["SimplifyShapes"])
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Joins the slices of one function."""

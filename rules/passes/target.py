@@ -29,7 +29,6 @@ from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.lowering import ContribForms, Decompositions, TargetForms
 from passat.rules.library.lowering import FastMath as FastMathRules
 from passat.rules.library.masks import Masks
-from passat.rules.library.matmul_algebra import MatmulAlgebra
 from passat.rules.library.raising import Powers, RaiseOps
 from passat.rules.library.relay_forms import CanonicalQuantized
 from passat.rules.library.views import DynamicViews, Transposes, Views
@@ -108,8 +107,7 @@ _MERGED: Final = (Transposes, Views, DynamicViews, Copies, Arithmetic)
 @register_pass(_PREFIX + "TargetForms")
 def target_forms() -> RulePass:
     """Chooses the form that the target's kernels run faster: global pooling, reshapes that infer a size, and windows that pad with 0."""
-    flags = MatmulAlgebra.only("transposed_operand")  # of products that CollapseBatchDims has put on matrices
-    sets = (ConstantFolding, TargetForms, Windows.only("convolution", "mean"), flags)
+    sets = (ConstantFolding, TargetForms, Windows.only("convolution", "mean"))
     return RulePass(sets, name="TargetForms", opt_level=3, after=["ContribOperators"])
 
 
@@ -135,7 +133,7 @@ def contrib_operators() -> TargetPass:
     """Fuses biased Gelu, Swish, and products with factors or transposed operands into ONNX Runtime's own operators, for targets that have
     these."""
     sets = (ConstantFolding, ContribForms)
-    return TargetPass(sets, domain="com.microsoft", name="ContribOperators", opt_level=3, after=["CollapseBatchDims"])
+    return TargetPass(sets, domain="com.microsoft", name="ContribOperators", opt_level=3, after=["MergeProducts"])
 
 
 @register_pass("relay._transform.ReadOpaque")

@@ -45,7 +45,7 @@ TUNED = [
     *("SimplifyShapes", "HoistSelections", "SlicesToSplit"),
     *("EliminateCommonSubexpr", "FoldScaleAxis", "LinearAlgebra", "RaiseOps", "RaiseAttention"),
     *("Explore", "CombineParallelConv2D", "CombineParallelDense", "CombineParallelBatchMatmul"),
-    *("CollapseBatchDims", "ContribOperators", "TargetForms", "AvoidSkipLayerNorm"),
+    *("HoistSelections", "CollapseBatchDims", "MergeProducts", "ContribOperators", "TargetForms", "AvoidSkipLayerNorm"),
     *("DeadCodeElimination", "UnfoldConstant"),
 ]
 

@@ -64,9 +64,3 @@ def test_paddings_of_0_become_part_of_convolutions_and_means() -> None:
         "[0, 0], [0, 0], [1, 1], [0, 2]], pad_value=1f",
     ):
         stays(target_forms(), images, f"nn.conv2d(nn.pad(%x, pad_width=[{others}), %w)")
-
-
-def test_a_transposed_operand_of_a_product_of_matrices() -> None:
-    # CollapseBatchDims puts products on matrices only after LinearAlgebra.
-    becomes(target_forms(), "%x: (2, 4), %w: (3, 4)", "nn.matmul(%x, transpose(%w, axes=[1, 0]))", "nn.matmul(%x, %w, transpose_b=True)")
-    stays(target_forms(), "%x: (2, 3, 4), %w: (3, 4)", "nn.matmul(%x, transpose(%w, axes=[1, 0]))")
