@@ -13,15 +13,17 @@ from passat.ir.traverse import post_order
 from passat.rules.engine.graph import CONST, operands_of
 from passat.rules.engine.trace import Application, Run
 from passat.rules.pattern import PConst, PLiteral
-from passat.rules.provenance.pass_trace import PassEvent, Proof, counterparts, is_only_rebuilt, only_readers
+from passat.rules.provenance.pass_trace import PassEvent, Proof, counterparts, is_only_rebuilt, is_selected, only_readers
 
 FOLDED = "computed from constants"
 STATIC = "made static"
 REWRITTEN = "rewritten"
+SELECTED = "only the selected positions are computed"
 
 
 class Event(NamedTuple):
-    """An event: the pass, the rule (or `FOLDED`, `STATIC`, `REWRITTEN`), and the names of the input nodes at which it happened."""
+    """An event: the pass, the rule (or `FOLDED`, `STATIC`, `REWRITTEN`, `SELECTED`), and the names of the input nodes at which it
+    happened."""
 
     pass_name: str
     rule: str
@@ -82,7 +84,7 @@ class NodeTraces:
     def __init__(self, runs: Sequence[Run], pass_events: Sequence[PassEvent]) -> None:
         self.runs = runs
         self._made: dict[int, tuple[Expr, int, int]] = {}
-        self._elsewhere: dict[int, tuple[Expr, int, str]] = {}
+        self._elsewhere: dict[int, tuple[Expr, int, Event]] = {}
         self._rebuilt: dict[int, Expr] = {}
         self._bodies: dict[int, tuple[Expr, int | None]] = {}
         """For the body of a function, its previous body, and the run that changed it; None for a walk."""
@@ -159,8 +161,12 @@ class NodeTraces:
                 origin = walked.get(id(expr)) or next((readers[id(part)] for part in operands_of(expr) if id(part) in readers), None)
                 if origin is not None:
                     self._rebuilt.setdefault(self._keep(expr), origin)
-                if isinstance(expr, Call) and not (id(expr) in walked and is_only_rebuilt(expr, walked)):
-                    self._elsewhere.setdefault(id(expr), (expr, each.end, each.name))
+                if not isinstance(expr, Call):
+                    continue
+                selected = id(expr) in walked and is_selected(each.name, expr, walked[id(expr)])
+                if selected or not (id(expr) in walked and is_only_rebuilt(expr, walked)):
+                    event = Event(each.name, SELECTED if selected else REWRITTEN, names_of(expr)[:1])
+                    self._elsewhere.setdefault(id(expr), (expr, each.end, event))
 
     def _keep(self, expr: Expr) -> int:
         self._exprs[id(expr)] = expr
@@ -198,8 +204,8 @@ class NodeTraces:
         names = [name] if name else []
         before = [(_EXPR, self._keep(self._rebuilt[which]))] if which in self._rebuilt else []
         if which in self._elsewhere:
-            at, pass_name = self._elsewhere[which][1:]
-            return before, [((at, 0), Event(pass_name, REWRITTEN, tuple(names)))], names
+            _, at, event = self._elsewhere[which]
+            return before, [((at, 0), event)], names
         return before, [], [] if before else names
 
     def _index(self, number: int) -> "Index":

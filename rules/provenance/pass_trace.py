@@ -91,6 +91,11 @@ def is_only_rebuilt(new: Expr, found: dict[int, Expr]) -> bool:
     return all(found.get(id(part), part) is other for part, other in zip(operands_of(new), operands_of(found[id(new)]), strict=True))
 
 
+def is_selected(pass_name: str, new: Expr, old: Expr) -> bool:
+    """True if a pass computes its counterpart for the positions only that the program selects."""
+    return pass_name == "HoistSelections" and new.checked_type != old.checked_type
+
+
 def _contents(module: IRModule) -> tuple[set[int], dict[object, Expr]]:
     """The expressions of a module by identity, and by their identity across passes."""
     old: set[int] = set()

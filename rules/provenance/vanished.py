@@ -8,19 +8,20 @@ from passat.ir.module import IRModule
 from passat.ir.traverse import post_order
 from passat.rules.engine.graph import CONST, operands_of
 from passat.rules.engine.trace import Run
-from passat.rules.provenance.node_traces import Event, Index, name_of
-from passat.rules.provenance.pass_trace import PassEvent, counterparts
+from passat.rules.provenance.node_traces import SELECTED, Event, Index, name_of
+from passat.rules.provenance.pass_trace import PassEvent, counterparts, is_selected
 
 UNUSED = "nothing reads it"
 
 
 class Vanished(NamedTuple):
     """The fate of an expression: its equal in the result (None if there is none, or if it is unknown), whether nothing reads it, whether an
-    eager rule folded it to a constant, and the events that led there."""
+    eager rule folded it to a constant, whether its equal has only the positions that the program selects, and the events that led there."""
 
     equal: Expr | None
     unused: bool
     folded: bool
+    selected: bool
     events: tuple[Event, ...]
 
 
@@ -31,6 +32,7 @@ class _Followed:
         self.expr: Expr | None = expr
         self.unused = False
         self.folded = False
+        self.selected = False
         self.events: dict[Event, None] = {}
 
 
@@ -49,7 +51,7 @@ def follow(exprs: Mapping[str, Expr], pass_events: Sequence[PassEvent], runs: Se
             elif one.expr is not None:
                 later = later or _Rebuilt(each)
                 later.follow(one)
-    return {name: Vanished(one.expr, one.unused, one.folded, tuple(one.events)) for name, one in found.items()}
+    return {name: Vanished(one.expr, one.unused, one.folded, one.selected, tuple(one.events)) for name, one in found.items()}
 
 
 class _Rebuilt:
@@ -64,9 +66,12 @@ class _Rebuilt:
         """Continues with the counterpart after the pass."""
         if id(one.expr) in self._kept:
             return
-        _, one.expr = self._later.get(id(one.expr), (None, None))
-        if one.expr is None:
+        old, one.expr = self._later.get(id(one.expr), (None, None))
+        if old is None or one.expr is None:
             one.events[Event(self._name, "removed", ())] = None
+        elif is_selected(self._name, one.expr, old):
+            one.selected = True
+            one.events[Event(self._name, SELECTED, ())] = None
 
 
 def _identities(module: IRModule) -> set[int]:

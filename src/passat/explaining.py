@@ -24,7 +24,7 @@ from passat.ir.traverse import post_order
 from passat.report import PROVENANCE as PROVENANCE_REMARK
 from passat.report import Report
 from passat.rules.engine.trace import Trace
-from passat.rules.provenance.node_traces import Event, NodeTrace, NodeTraces, merged
+from passat.rules.provenance.node_traces import SELECTED, Event, NodeTrace, NodeTraces, merged
 from passat.rules.provenance.pass_trace import PassTrace
 from passat.rules.provenance.vanished import UNUSED, Vanished, described, follow, named_calls
 from passat.rules.provenance.verdict import gaps_of
@@ -285,6 +285,8 @@ def list_vanished(
 def _said(became: Vanished, equal: str) -> str:
     """What a vanished node became; `equal` is its equal in the result."""
     said = UNUSED if became.unused else f"equal to {equal}" if equal else ""
+    if became.selected and not became.unused:
+        said = f"{SELECTED}{equal and f', as {equal}'}"
     if not became.folded:
         return said
     if isinstance(became.equal, Constant):

@@ -115,6 +115,23 @@ def test_a_vanished_node_has_an_explanation(folder: Path) -> None:
     assert run("explain", "again.onnx", "--node", "back") == back
 
 
+SELECTING = """<ir_version: 10, opset_import: ["" : 21]> g (float[b, 400, 4] x, float[4, 4] w) => (float[b, 4] y) <int64 zero = {0}, int64[3] s = {0, 400, 4}> {
+    [product] a = MatMul(x, w)
+    [same] c = Reshape(a, s)
+    [bent] d = Tanh(c)
+    [first] y = Gather<axis = 1>(d, zero)
+}"""
+
+
+def test_a_node_that_is_computed_for_one_position_is_not_equal_to_it(folder: Path) -> None:
+    onnx.save(onnx.parser.parse_model(SELECTING), "in.onnx")
+    run("optimize", "in.onnx", "-o", "out.onnx", "--explain")
+    same = run("explain", "out.onnx", "--node", "same")
+    assert same.startswith("same (Reshape) vanished: only the selected positions are computed, as ")
+    assert "HoistSelections: only the selected positions are computed\n" in same
+    assert "HoistSelections: only the selected positions are computed at bent\n" in run("explain", "out.onnx", "--node", "bent")
+
+
 def test_a_folded_node_has_the_rule_that_folded_it(folder: Path) -> None:
     text = """<ir_version: 10, opset_import: ["" : 21]> g (float[4] x) => (float[4] y) {
         [two] a = Constant<value_floats = [1.0, 2.0]>() [other] f = Constant<value_floats = [3.0, 4.0]>()

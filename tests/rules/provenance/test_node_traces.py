@@ -8,6 +8,7 @@ from passat.ir.traverse import rewrite, with_children
 from passat.passmgr import FunctionPass, PassContext, PassInfo
 from passat.rules import RuleSet, constants, each, joined, op, parts, rule_pass, tensors
 from passat.rules.library.folding import ConstantFolding
+from passat.rules.passes.hoist_selections import HoistSelections
 from passat.rules.passes.simplify import dynamic_to_static, eliminate_common_subexpr, fold_constant
 from tests.rules.building import const, func, ops, tup, var
 from tests.rules.provenance.proving import named, written
@@ -173,6 +174,17 @@ def test_nodes_of_passes_without_rules_are_rewritten() -> None:
 
     found = written(func(named(ops.add(a, b), "sum")), [Swap()])
     assert found.steps("add") == ["Swap: rewritten at sum"]
+
+
+def test_nodes_that_are_computed_for_selected_positions_only_say_so() -> None:
+    x, w = var("x", ("batch", 40, 64)), var("w", (64, 64))
+    scaled = named(ops.tanh(named(ops.nn.matmul(x, w), "product")), "scaled")
+    found = written(
+        func(named(ops.take(scaled, const([0], "int64"), axis=1), "first"), x, w), [HoistSelections()], **{"rules.cost": "roofline"}
+    )
+    assert found.steps("nn.matmul") == ["HoistSelections: only the selected positions are computed at product"]
+    assert found.steps("tanh") == ["HoistSelections: only the selected positions are computed at scaled"]
+    assert found.steps("take") == ["HoistSelections: rewritten at first"]
 
 
 class Sigmoids(FunctionPass):
