@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Final, TypeGuard
 
 from passat.ir.aligned_axes import Place
-from passat.ir.attrs import Attrs
 from passat.ir.expr import Call, Expr
 from passat.ir.op import Op, get_op
 from passat.ir.shape import same_dim, same_dims
@@ -34,8 +33,14 @@ class ProductOfRows:
         """The same on other operands, of which the first one is a stack, without reshapes."""
         made = parts[0]
         for call, operand in zip(self.calls, parts[1:], strict=True):
-            is_bias = call.op is get_op("nn.bias_add")
-            made = Call(get_op("add") if is_bias else call.op, (made, operand), Attrs() if is_bias else call.attrs, span=call.span)
+            if call.op is get_op("nn.bias_add"):
+                made = Call(get_op("add"), (made, operand), span=call.span)
+            elif call.op is get_op("nn.dense"):
+                turn, product = get_op("transpose"), get_op("nn.matmul")
+                weight = Call(turn, (operand,), turn.bind_attrs({"axes": (1, 0)}))
+                made = Call(product, (made, weight), product.bind_attrs({}), span=call.span)
+            else:
+                made = Call(call.op, (made, operand), call.attrs, span=call.span)
         return made
 
 
@@ -50,9 +55,10 @@ def product_of_rows(node: Expr, place: Place, users: Counter[int]) -> ProductOfR
     result, whole, rows, flat, weight = (tensor_type(part.checked_type) for part in (node, stack, matrix, product, product.args[1]))
     if not same_dims(result.shape[:-1], whole.shape[:-1]) or max(place.axis, place.batch or 0) == result.ndim - 1:
         return None
-    if product.attrs.transpose_a or not rows.ndim == flat.ndim == weight.ndim == 2:
+    is_dense = product.op is get_op("nn.dense")  # its weight is transposed
+    if (not is_dense and product.attrs.transpose_a) or not rows.ndim == flat.ndim == weight.ndim == 2:
         return None
-    width = weight.shape[1 if product.attrs.transpose_b else 0]
+    width = weight.shape[1 if is_dense or product.attrs.transpose_b else 0]
     are_rows = isinstance(width, int) and width and same_dim(whole.shape[-1], width) and same_dim(result.shape[-1], flat.shape[1])
     if not are_rows or any(flat.axis(call.attrs.axis) != 1 for call in calls[1:]):
         return None
@@ -67,7 +73,7 @@ def _between_reshapes(node: Expr) -> tuple[Call, ...]:
     calls: tuple[Call, ...] = ()
     if _is_call(last, ("nn.bias_add",)):
         calls, last = (last,), last.args[0]
-    return (last, *calls) if _is_call(last, ("nn.matmul",)) and _is_call(last.args[0], RESHAPES) else ()
+    return (last, *calls) if _is_call(last, ("nn.matmul", "nn.dense")) and _is_call(last.args[0], RESHAPES) else ()
 
 
 def _is_call(node: Expr, names: Sequence[str]) -> TypeGuard[Call]:

@@ -360,21 +360,24 @@ def test_masks_and_positions_of_attention_are_selected_alike() -> None:
         assert_equal_in_value(before, after, exact=False, special=False, sizes=sizes)
 
 
-def on_rows(a: Expr, x: Expr, weight: Expr, bias: Expr | None = None, matrix: Expr | None = None) -> Expr:
+def on_rows(
+    a: Expr, x: Expr, weight: Expr, bias: Expr | None = None, matrix: Expr | None = None, kind: Callable[[Expr, Expr], Expr] = ops.nn.matmul
+) -> Expr:
     """A linear layer as exporters write it on sequences: Gemm between reshapes."""
-    product = ops.nn.matmul(ops.reshape(a, newshape=(-1, 4)) if matrix is None else matrix, weight)
+    product = kind(ops.reshape(a, newshape=(-1, 4)) if matrix is None else matrix, weight)
     made: Expr = ops.dyn.reshape(product if bias is None else ops.nn.bias_add(product, bias, axis=-1), ops.shape_of(x))
     return made
 
 
 @pytest.mark.parametrize("bias", [None, var("bias", (4,))])
-def test_products_between_reshapes(bias: Var | None) -> None:
+@pytest.mark.parametrize("kind", [ops.nn.matmul, ops.nn.dense], ids=["matmul", "dense"])
+def test_products_between_reshapes(kind: Callable[[Expr, Expr], Expr], bias: Var | None) -> None:
     x, w = BATCH, WEIGHT
-    first = ops.tanh(on_rows(x, x, w, bias))
+    first = ops.tanh(on_rows(x, x, w, bias, kind=kind))
     rest = [] if bias is None else [bias]
     for before in (
-        func(ops.take(on_rows(first, x, w, bias), const(0, "int64"), axis=1), x, w, *rest),
-        func(pairs(on_rows(first, x, w, bias), batch_of(x), END), x, w, *rest),
+        func(ops.take(on_rows(first, x, w, bias, kind=kind), const(0, "int64"), axis=1), x, w, *rest),
+        func(pairs(on_rows(first, x, w, bias, kind=kind), batch_of(x), END), x, w, *rest),
     ):
         after = hoist_selections(before)
         assert "reshape" not in str(after)
@@ -445,7 +448,7 @@ def drawn(seed: int) -> Function:
             case 14:
                 made = a * ops.broadcast_to(ops.max(b, axis=(2,), keepdims=True), shape=(1, 1, FEATURES))
             case 12:
-                made = on_rows(a, x, weight, chance.choice((row, None)))
+                made = on_rows(a, x, weight, chance.choice((row, None)), kind=chance.choice((ops.nn.matmul, ops.nn.dense)))
             case 13:
                 matrix = ops.reshape(a, newshape=(-1, FEATURES))
                 made = on_rows(a, x, weight, row, matrix)
