@@ -317,6 +317,8 @@ _FINDERS: Final[dict[str, tuple[Callable[[Call], Selection | None], ...]]] = {
     "gather_nd": (_gathered_pairs,),
     "gather": (_gathered_elements,),
 }
+SELECTING: Final = tuple(_FINDERS)
+"""The operators whose calls may be selections."""
 
 
 def _plain(expr: Expr) -> Expr:

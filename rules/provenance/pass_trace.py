@@ -12,6 +12,7 @@ from passat.ir.traverse import post_order
 from passat.passmgr import PassInfo, PassInstrument, StageInfo
 from passat.rules.engine.graph import CONST, TUPLE, Decision, Graph, operands_of
 from passat.rules.engine.trace import Application, Trace
+from passat.rules.passes.selections import SELECTING
 
 
 class PassEvent(NamedTuple):
@@ -92,8 +93,10 @@ def is_only_rebuilt(new: Expr, found: dict[int, Expr]) -> bool:
 
 
 def is_selected(pass_name: str, new: Expr, old: Expr) -> bool:
-    """True if a pass computes its counterpart for the positions only that the program selects."""
-    return pass_name == "HoistSelections" and new.checked_type != old.checked_type
+    """True if a pass computes the counterpart of an expression, which is no selection itself, for the positions only that the program
+    selects."""
+    selects = isinstance(new, Call) and isinstance(new.op, Op) and new.op.name in SELECTING
+    return pass_name == "HoistSelections" and not selects and new.checked_type != old.checked_type
 
 
 def _contents(module: IRModule) -> tuple[set[int], dict[object, Expr]]:

@@ -1,5 +1,6 @@
 """Why-not queries: why a rule, or each rule of a set, did not fire when a pipeline ran on a module."""
 
+import inspect
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any as AnyValue
@@ -13,7 +14,7 @@ from passat.ir.op import Op, find_op, list_ops
 from passat.ir.passat_error import PassatError
 from passat.ir.similar_names import did_you_mean
 from passat.ir.traverse import post_order
-from passat.passmgr import Pass, PassContext, PassEntry, list_passes
+from passat.passmgr import Pass, PassContext, PassEntry, Sequential, list_passes
 from passat.rules.cost import NodeCount, Roofline, cost_model
 from passat.rules.engine.directions import expanded
 from passat.rules.engine.grouping import Grouper
@@ -30,6 +31,7 @@ from passat.rules.rule_pass import RulePass, rule_passes
 from passat.rules.why_not.answer import Answer, Finding, Kind, listed
 from passat.rules.why_not.collect import Asked, Collector, rule_in, stopped_text
 from passat.rules.why_not.earlier import absent, decided, matched_before, replaced, rewriters
+from passat.rules.why_not.walks import about_walk
 from passat.rules.why_not.watch import Ran, Watched, watch
 
 NEAREST: Final = 3
@@ -106,20 +108,17 @@ class Inquiry:
         return found
 
     def answer(self, name: str, node: str | None = None, nearest: int = NEAREST) -> Answer:
-        """The answer for one rule. Raises WhyNotError."""
+        """The answer for one rule, or for a pass without rules. Raises WhyNotError."""
         rule = self._rules.get(name)
+        if rule is None and (walk := self._walk(name)) is not None:
+            findings = about_walk(walk.info.name, self._watched(node), node)
+            return Answer(name, _first_sentence(walk), (walk.info.name,), tuple(findings), node)
         if rule is None:
             if not_a_form := self._not_a_form(name):
                 raise WhyNotError(not_a_form)
-            hint = _hint(name, {*self._rules, *(one.partition(".")[0] for one in self._rules)})
+            hint = _hint(name, {*self._rules, *(one.partition(".")[0] for one in self._rules), *self._walks()})
             raise WhyNotError(f"unknown rule {name!r}{hint or '; for a rule of a file, name the file with --rules'}")
-        if node is not None:
-            names = _names(self.module)
-            if node not in names:
-                raise WhyNotError(f"there is no node {node!r}{_hint(node, names)}")
-        if self.watched is None:
-            self.watched = watch(self._pipeline, self.module, self._settings)
-        watched = self.watched
+        watched = self._watched(node)
         off, holding = self._passes(rule, watched)
         if not holding:
             return Answer(name, repr(rule), (), (Finding(Kind.NOT_RUN, off),), node)
@@ -151,6 +150,28 @@ class Inquiry:
         if not findings:
             findings = [Finding(Kind.NOTHING, "nothing in the program resembles its left side")]
         return Answer(name, repr(rule), tuple(dict.fromkeys(name for ran in holding for name in ran.holders)), tuple(findings), node)
+
+    def _watched(self, node: str | None) -> Watched:
+        """The run of the pipeline. Raises WhyNotError for an unknown node."""
+        if node is not None:
+            names = _names(self.module)
+            if node not in names:
+                raise WhyNotError(f"there is no node {node!r}{_hint(node, names)}")
+        if self.watched is None:
+            self.watched = watch(self._pipeline, self.module, self._settings)
+        return self.watched
+
+    def _walk(self, name: str) -> Pass | None:
+        """The pass without rules of that name, of the pipeline or a registered one with default options."""
+        entries = [entry for entry in list_passes() if entry.name == name and entry.info is not None]
+        found = self._walks().get(name) or next((entry.make({}) for entry in entries), None)
+        return None if found is None or found.members is not None or isinstance(found, RulePass) else found
+
+    def _walks(self) -> dict[str, Pass]:
+        """The passes without rules of the pipeline, by name."""
+        plan = self._pipeline.plan(self._settings) if isinstance(self._pipeline, Sequential) else None
+        passes = [self._pipeline] if plan is None else [step.pass_ for step in plan.walk()]
+        return {each.info.name: each for each in reversed(passes) if each.members is None and not isinstance(each, RulePass)}
 
     def _not_a_form(self, name: str) -> str:
         """Why a rule with holes, which passes of the pipeline have, does not stand for the operators that a name gives; '' if it is another
@@ -219,6 +240,11 @@ class Inquiry:
         return [Finding(Kind.CUT, f"{how} (in {name}); it might have matched later", passes=(name,)) for name, how in stopped] + [
             Finding(Kind.LEFT, f"{name} has functions that it {said}", passes=(name,)) for name, said in dict.fromkeys(alone)
         ]
+
+
+def _first_sentence(pass_: Pass) -> str:
+    """What a pass does."""
+    return " ".join((inspect.getdoc(pass_) or "").partition("\n\n")[0].split()).partition(". ")[0].removesuffix(".")
 
 
 def _untyped(module: IRModule, node: str | None) -> list[Finding]:

@@ -249,7 +249,10 @@ def why_not(
     rule: Annotated[
         str,
         typer.Argument(
-            metavar="RULE", autocompletion=completion.rules, help="Rule, such as Arithmetic.add_negative, or rule set", show_default=False
+            metavar="RULE",
+            autocompletion=completion.rules,
+            help="Rule, such as Arithmetic.add_negative, rule set, or pass without rules",
+            show_default=False,
         ),
     ],
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model on which it did not fire", show_default=False)],

@@ -1,0 +1,127 @@
+"""Answers about passes without rules: whether they ran, what they changed, and why HoistSelections left a selection where it is."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from passat.ir.expr import Call, Expr, Function, If, Let, Match
+from passat.ir.module import IRModule
+from passat.ir.op import Op
+from passat.ir.traverse import children, post_order
+from passat.rules.passes.hoist_selections import HoistSelections, selects_each
+from passat.rules.passes.selected_regions import Region, completed, merged
+from passat.rules.passes.selections import SELECTING, selection
+from passat.rules.passes.simplify_shapes import own_nodes
+from passat.rules.provenance.node_traces import NodeTraces, name_of, names_of
+from passat.rules.provenance.pass_trace import PassEvent
+from passat.rules.rule import EXACT
+from passat.rules.why_not.answer import Finding, Kind, bare, listed, ordinal
+from passat.rules.why_not.watch import Ran, Watched
+
+_NO_SELECTION: Final = (
+    "it selects neither a known number of positions along one axis, at most half of them, nor one position of each entry of a batch"
+)
+
+
+def about_walk(name: str, watched: Watched, node: str | None = None) -> list[Finding]:
+    """What a pass without rules did in a run of a pipeline, to the whole program or to one node."""
+    runs = [ran for ran in watched.ran if ran.name == name and not ran.runs]
+    if not runs:
+        steps = [step for step in watched.plan.walk() if step.name == name]
+        whys = list(dict.fromkeys(step.why for step in steps if not step.runs))
+        vetoed = any(step.runs for step in steps)
+        why = "an instrument vetoed it" if vetoed else listed(whys) or "the pipeline does not have it"
+        return [Finding(Kind.NOT_RUN, f"{name} does not run: {why}")]
+    changed: list[Finding] = []
+    left: list[Finding] = []
+    for number, ran in enumerate(runs):
+        after = watched.ran[ran.number + 1].before if ran.number + 1 < len(watched.ran) else watched.after
+        which = f" (in its {ordinal(number)} run)" if len(runs) > 1 else ""
+        changed += _changes(ran, after, which, node)
+        left.append(_left(ran, node, watched))
+    return changed or list(dict.fromkeys(left))
+
+
+def _changes(ran: Ran, after: IRModule, which: str, node: str | None) -> list[Finding]:
+    """What a run of a pass changed, and at which nodes."""
+    if ran.before is after:
+        return []
+    traces = NodeTraces([], [PassEvent(ran.name, ran.before, after, 0, 0, (ran.name,))])
+    places: dict[str, dict[str, None]] = {}
+    for call in _calls(after):
+        for event in traces.of(call).events if traces.changed(call) else ():
+            if event.at and (node is None or node in names_of(call)):
+                places.setdefault(event.rule, {}).update(dict.fromkeys(f"'{at}'" for at in event.at))
+    left = {name for call in _calls(after) for name in names_of(call)}
+    gone = {f"'{name_of(call)}'": None for call in _calls(ran.before) if name_of(call) and left.isdisjoint(names_of(call))}
+    removed = [place for place in gone if node is None or place == f"'{node}'"]
+    found = [Finding(Kind.TAKEN, f"{rule} at {listed(list(at))}{which}", bare(at), (ran.name,), len(at)) for rule, at in places.items()]
+    if removed:
+        found.append(Finding(Kind.TAKEN, f"it removed {listed(removed)}{which}", bare(removed), (ran.name,), len(removed)))
+    return found
+
+
+def _left(ran: Ran, node: str | None, watched: Watched) -> Finding:
+    """That a run changed nothing, or not the node; of HoistSelections, why."""
+    if node is None:
+        return Finding(Kind.NOTHING, "it changed nothing", (), (ran.name,))
+    if ran.name != HoistSelections.info.name:
+        return Finding(Kind.NOTHING, f"it did not change '{node}'", (node,), (ran.name,))
+    if watched.settings.get_config("rules.math") == EXACT:
+        return Finding(Kind.REJECTED, "products of fewer rows may round differently, which rules.math=exact excludes", (node,), (ran.name,))
+    for function in _functions(ran.before):
+        order = own_nodes(function.body)
+        call = next((each for each in order if node in names_of(each)), None)
+        if call is not None:
+            why = _why_left(order, function.body, call, of_each=selects_each(ran.before))
+            return Finding(Kind.REJECTED, why, (node,), (ran.name,))
+    return Finding(Kind.NOTHING, f"'{node}' no longer exists when it runs", (node,), (ran.name,))
+
+
+def _why_left(order: Sequence[Expr], root: Expr, call: Expr, *, of_each: bool) -> str:
+    """Why HoistSelections left a call of a function as it is."""
+    if any(isinstance(node, (Let, If, Match)) for node in order):
+        return "the function has branches or lets, whose functions stay as they are"
+    regions = merged([found for node in order if (found := selection(node, of_each)) is not None])
+    moved = completed(order, root, regions)
+    for region in regions:
+        is_own = call is region.selection.call or any(call is other for other in region.again)
+        if not is_own and id(call) not in region.asked:
+            continue
+        if not is_own and id(call) not in region.places:
+            return _border(order, root, region, call)
+        if region in moved:
+            return "the program would not be cheaper if the selection moved"
+        borders = [node for node in order if id(node) in region.asked and id(node) not in region.places and isinstance(node, Call)]
+        at = f": {_border(order, root, region, borders[-1])}" if borders else ""
+        return f"there is no product that would be computed for fewer positions{at}"
+    if isinstance(call, Call) and isinstance(call.op, Op) and call.op.name in SELECTING:
+        whole = selection(call, of_each) is not None
+        return "the selections from its operand select most of the positions together" if whole else _NO_SELECTION
+    return "no selection reads it, directly or through calls that are computed position by position"
+
+
+def _border(order: Sequence[Expr], root: Expr, region: Region, node: Expr) -> str:
+    """Why a node that a selection reads, directly or through others, is computed as a whole."""
+    known = {*region.places, *region.unread, id(region.selection.call), id(region.selection.view), *map(id, region.again)}
+    readers = [_said(reader) for reader in order if id(reader) not in known and any(part is node for part in children(reader))]
+    if root is node:
+        readers.append("the result of the program")
+    if readers:
+        return f"all positions of {_said(node)} are read by {listed(readers)}"
+    return f"a position of {_said(node)} depends on several positions of its operands, or is selected by another selection"
+
+
+def _said(node: Expr) -> str:
+    """A node in a sentence: its operator and its name."""
+    kind = node.op.name if isinstance(node, Call) and isinstance(node.op, Op) else type(node).__name__.lower()
+    return f"{kind} '{name_of(node)}'" if name_of(node) else f"a {kind}"
+
+
+def _functions(module: IRModule) -> list[Function]:
+    """The functions of a module, inner ones first."""
+    functions = [function for function in module.functions.values() if isinstance(function, Function)]
+    return [node for function in functions for node in post_order(function) if isinstance(node, Function)]
+
+
+def _calls(module: IRModule) -> list[Call]:
+    return [node for function in module.functions.values() for node in post_order(function) if isinstance(node, Call)]
