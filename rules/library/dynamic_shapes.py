@@ -119,7 +119,6 @@ def is_column(column: Term, copy: Term, whole: Term) -> bool | str:
 _NUMBERS = op.arange(b, x, c, ...)
 _SPREAD = op.expand_dims(_NUMBERS, ...)
 _SPREAD_STEPS = op.expand_dims(_NUMBERS * k, ...)
-_FLAT = op.nn.batch_flatten(x, ...)
 
 
 def _counted(stop: Pattern) -> PCall:
@@ -242,6 +241,11 @@ def _are_zero(state: Pattern) -> tuple[Guard, ...]:
     return lies_between(state, 0, 0), never_signed(state), never_nan(state)
 
 
+view = cases("view", "reshape_like", "flatten", "arange", "taken")
+_SAME_ORDER: Final = view(reshape_like=op.reshape_like(x, y), flatten=op.nn.batch_flatten(x, ...), arange=_SPREAD, taken=_TAKEN)
+_ORDERED: Final = view(reshape_like=x, flatten=x, arange=_NUMBERS, taken=x)
+
+
 class CreationOps(RuleSet):
     """Creates uniform tensors without the tensor whose shape they have, and replaces them by scalars in arithmetic. Drops explicit
     broadcasts before arithmetic that broadcasts, and initial states of recurrent layers that are 0. Rewrites gathers of all elements in
@@ -251,7 +255,6 @@ class CreationOps(RuleSet):
         zeros=op.zeros(**_OF_X), ones=op.ones(**_OF_X), full=op.full(y, **_OF_X)
     )
     cast_like = op.cast_like(x, y) >> op.cast(x, dtype=dtype_of(y))
-    reshape_like = op.reshape_like(x, y) >> op.reshape(x, newshape=new_shape(x, op.reshape_like(x, y)))
     shaped_like = fitting(broadcast=op.broadcast_to_like(x, y), sum=op.collapse_sum_like(x, y)) >> fitting(
         broadcast=op.broadcast_to(x, shape=shape_of(y)), sum=op.collapse_sum_to(x, shape=shape_of(y))
     )
@@ -267,11 +270,11 @@ class CreationOps(RuleSet):
     always_true = (
         (_MASKED >> z + op.where(y, s, t)).when(counts_from(b, c, d), same_type(z + op.where(y, s, t), _MASKED)).inexact(CHOSEN_ZERO)
     )
-    arange_spread = _SPREAD >> op.reshape(_NUMBERS, newshape=new_shape(_NUMBERS, _SPREAD))
     arange_steps = (op.reshape(_NUMBERS * k, ..., newshape=p) >> op.reshape(_NUMBERS, newshape=p) * k).when(is_number(k)).exploring()
     arange_spread_steps = (_SPREAD_STEPS >> op.reshape(_NUMBERS, newshape=new_shape(_NUMBERS, _SPREAD_STEPS)) * k).when(is_number(k))
-    batch_flatten = _FLAT >> op.reshape(x, newshape=new_shape(x, _FLAT))
-    taken_in_order = (_TAKEN >> op.reshape(x, newshape=new_shape(x, _TAKEN))).when(names_all_in_order(c, x, p))
+    as_reshape = (_SAME_ORDER >> op.reshape(_ORDERED, newshape=new_shape(_ORDERED, _SAME_ORDER))).when(
+        *view.only("taken", names_all_in_order(c, x, p))
+    )
     taken_rows = (_OF >> op.expand_dims(x, axis=new_axes(x, _OF))).when(counts_rows(_AT, _ROWS, _counted(z), k, _WITHIN))
     gathered_pairs = (_PAIRS >> op.expand_dims(x, axis=new_axes(x, _PAIRS))).when(
         counts_pairs(x, _PAIRS, _counted(y), _counted(z)),

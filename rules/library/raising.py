@@ -278,8 +278,14 @@ def has_exact_bend(x: Term) -> bool | str:
 _STEP = op.clip(x + 3.0, a_min=0.0, a_max=6.0)
 _SIXTH = 0.16666667
 """1 / 6 as files store it, in float32."""
-sixth = cases("sixth", "inside", "last", "scaled", "scaled_inside")
-_HARD = sixth(inside=x * (_STEP / 6.0), last=(x * _STEP) / 6.0, scaled=(x * _STEP) * c, scaled_inside=x * (_STEP * c))
+sixth = cases("sixth", "inside", "last", "scaled", "scaled_inside", "sigmoid")
+_HARD = sixth(
+    inside=x * (_STEP / 6.0),
+    last=(x * _STEP) / 6.0,
+    scaled=(x * _STEP) * c,
+    scaled_inside=x * (_STEP * c),
+    sigmoid=x * op.nn.hard_sigmoid(x, alpha=_SIXTH, beta=0.5),
+)
 
 
 class RaiseOps(RuleSet):
@@ -354,8 +360,7 @@ class RaiseOps(RuleSet):
     sigmoid_gelu = (
         (x * op.sigmoid(x * c) >> op.nn.swish(x, alpha=attribute_of(c))).when(has_dtype(x, "float32"), is_scalar(c, x)).inexact(_ROUNDS)
     )
-    hard_swish = (x * op.nn.hard_sigmoid(x, alpha=_SIXTH, beta=0.5) >> op.nn.hard_swish(x)).when(has_dtype(x, "float32")).inexact(_ROUNDS)
-    hard_swish_of_clip = (
+    hard_swish = (
         (_HARD >> op.nn.hard_swish(x))
         .when(has_dtype(x, "float32"), keeps_type(x, _HARD), *sixth.only("scaled scaled_inside", is_about(c, 1 / 6, x)))
         .inexact(_ROUNDS)

@@ -67,7 +67,13 @@ def root_of(b: float, c: float, x: Term, which: int) -> float:
     return roots_of(b, c, x.type.dtype)[which]
 
 
-extremum = operator("extremum", "argmax", "argmin")
+extremum, place = operator("extremum", "argmax", "argmin"), cases("place", "of_one", "of_several")
+
+
+def _places(data: Pattern) -> Pattern:
+    """The positions of the extreme elements."""
+    return place(of_one=extremum(data, attrs=a), of_several=op.topk(data, attrs=a)[1])
+
 
 # The positions of the constant factors of the product and the square: at the first operand, the second, or the whole. Without a factor, a
 # form is not a product of sums.
@@ -99,8 +105,7 @@ class RelayForms(RuleSet):
         .when(same_type(x, _QUADRATIC), same_type(y, _QUADRATIC), is_product(_B, _C, x))
         .inexact("sums before products", nonfinite=RESOLVED)
     )
-    quantized_extremum = (extremum(op.qnn.dequantize(x, c, d, ...), attrs=a) >> extremum(x, attrs=a)).when(keeps_order(x, c, d))
-    quantized_order = (op.topk(op.qnn.dequantize(x, c, d, ...), attrs=a)[1] >> op.topk(x, attrs=a)[1]).when(keeps_order(x, c, d))
+    quantized_order = (_places(op.qnn.dequantize(x, c, d, ...)) >> _places(x)).when(keeps_order(x, c, d))
 
 
 @computed

@@ -93,13 +93,13 @@ merged = ops.dyn.reshape(heads, vector(-1, h_size, 8))
 whole = vector(h_batch, 4, 8, h_size)
 NOT_AXES = "with new axes"
 CASES: dict[str, Case] = {
-    "CreationOps.taken_in_order": case(
+    "CreationOps.as_reshape[taken]": case(
         ops.take(x, const([[0, 1, -1]], "int64"), axis=1), ops.take(x, const([[0, 2, 1]], "int64"), axis=1), "in a different order"
     ),
     "CreationOps.taken_rows[counted]": case(rows(ops.shape_of(mask, start=1)), rows(const([3], "int64")), "indices increase by [3]"),
     "CreationOps.taken_rows[constant]": case(channels([0, 1, 2], 3), channels([0, 2, 1], 3), "the constant is not 0, 1, 2"),
     "CreationOps.gathered_pairs": case(looked_up(samples, places), looked_up(places, samples), "do not enumerate the axes"),
-    "CreationOps.arange_spread": case(
+    "CreationOps.as_reshape[arange]": case(
         ops.expand_dims(ops.arange(const(0, "int64"), batch, const(1, "int64")), axis=(1,)), ops.expand_dims(mask, axis=(0,)), ""
     ),
     "CreationOps.arange_steps": case(
@@ -112,7 +112,7 @@ CASES: dict[str, Case] = {
         ops.expand_dims(ops.arange(const(0, "int64"), batch, const(1, "int64")) * var("by", (), "int64"), axis=(1,)),
         "is not a number that is known",
     ),
-    "CreationOps.batch_flatten": case(ops.nn.batch_flatten(mask, axis=2), ops.nn.batch_flatten(heads, axis=2), "no reshape"),
+    "CreationOps.as_reshape[flatten]": case(ops.nn.batch_flatten(mask, axis=2), ops.nn.batch_flatten(heads, axis=2), "no reshape"),
     "CreationOps.always_true": case(masked(0), masked(-1), "may be below"),
     "DynamicViews.own_shape[reshape]": case(
         ops.dyn.reshape(unnamed, ops.shape_of(unnamed)), ops.dyn.reshape(unnamed, ops.shape_of(unnamed, start=1)), "does not have all sizes"

@@ -140,13 +140,13 @@ CASES |= {
     "RaiseOps.sigmoid_gelu": case(
         rows * ops.sigmoid(splat(1.702) * rows), wide * ops.sigmoid(splat(1.702, (), "float64") * wide), "the elements are float64"
     ),
-    "RaiseOps.hard_swish": case(
+    "RaiseOps.hard_swish[sigmoid]": case(
         rows * ops.nn.hard_sigmoid(rows, alpha=0.16666667, beta=0.5), rows * ops.nn.hard_sigmoid(rows, alpha=0.2, beta=0.5), "alpha is 0.2"
     ),
-    "RaiseOps.hard_swish_of_clip[inside]": case(rows * (step / splat(6.0)), rows * (other_step / splat(6.0)), "a_max is 7.0"),
-    "RaiseOps.hard_swish_of_clip[last]": case((rows * step) / splat(6.0), (rows * other_step) / splat(6.0), "a_max is 7.0"),
-    "RaiseOps.hard_swish_of_clip[scaled]": case((rows * step) * sixth, (rows * step) * splat(0.2), "is not 0.16666667"),
-    "RaiseOps.hard_swish_of_clip[scaled_inside]": case(rows * (step * sixth), rows * (step * splat(0.2)), "is not 0.16666667"),
+    "RaiseOps.hard_swish[inside]": case(rows * (step / splat(6.0)), rows * (other_step / splat(6.0)), "a_max is 7.0"),
+    "RaiseOps.hard_swish[last]": case((rows * step) / splat(6.0), (rows * other_step) / splat(6.0), "a_max is 7.0"),
+    "RaiseOps.hard_swish[scaled]": case((rows * step) * sixth, (rows * step) * splat(0.2), "is not 0.16666667"),
+    "RaiseOps.hard_swish[scaled_inside]": case(rows * (step * sixth), rows * (step * splat(0.2)), "is not 0.16666667"),
     "RaiseOps.softplus": case(ops.log(ops.exp(rows) + one), ops.log(ops.exp(rows) + rows), ""),
     "RaiseOps.mish": case(rows * ops.tanh(ops.nn.softplus(rows)), rows * ops.tanh(ops.exp(rows)), ""),
 }

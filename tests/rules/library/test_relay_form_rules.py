@@ -46,14 +46,14 @@ CASES: dict[str, Case] = {
         "the quadratic form 1, 1, 6 is not a product of two sums",
     ),
     **{
-        f"RelayForms.quantized_extremum[{of}]": case(
+        f"RelayForms.quantized_order[of_one, {of}]": case(
             getattr(ops, of)(dequantized("int8", 0.5), axis=0),
             getattr(ops, of)(dequantized("int32", 0.5), axis=0),
             "the elements are int32, not int8 or uint8",
         )
         for of in ("argmax", "argmin")
     },
-    "RelayForms.quantized_order": case(
+    "RelayForms.quantized_order[of_several]": case(
         ops.topk(dequantized("int8", 0.5), k=2)[1], ops.topk(dequantized("int32", 0.5), k=2)[1], "the elements are int32, not int8 or uint8"
     ),
 }

@@ -172,7 +172,7 @@ CASES |= {
     "CreationOps.filled_like[ones]": case(ops.ones_like(x), ops.ones_like(v), "is not static"),
     "CreationOps.filled_like[full]": case(ops.full_like(x, scalar), ops.full_like(v, scalar), "is not static"),
     "CreationOps.cast_like": case(ops.cast_like(x, var("d", (1,), "float64")), ops.cast(x, dtype="float64"), ""),
-    "CreationOps.reshape_like": case(
+    "CreationOps.as_reshape[reshape_like]": case(
         ops.reshape_like(x, var("six", (6,))), ops.reshape_like(v, var("w", ("m", 3))), "the left side Tensor[(m, 3), float32]"
     ),
     "CreationOps.shaped_like[broadcast]": case(ops.broadcast_to_like(small, x), ops.broadcast_to_like(small, v), "is not static"),
