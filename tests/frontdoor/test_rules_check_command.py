@@ -105,6 +105,10 @@ def test_an_unknown_file_or_set_is_a_usage_error(tmp_path: Path) -> None:
     assert run("Arithmetic", "--rule", "Arithmetic.cop", code=2).startswith(
         "error: no checked set has a rule Arithmetic.cop; did you mean Arithmetic.copy"
     )
+    assert (
+        run("Views.fuse", code=2)
+        == "error: Views.fuse is a rule of the set Views: name the set; `passat rules check Views --rule Views.fuse` checks this rule alone\n"
+    )
     assert "no checked set has a rule copy; did you mean Arithmetic.copy?" in run("Arithmetic", "--rule", "copy", code=2)
     assert "cannot be read: No such file" in run(tmp_path / "none.py", code=1)
     model = tmp_path / "model.onnx"

@@ -142,6 +142,11 @@ def rule_sets(what: list[str]) -> "list[type[RuleSet]]":
         if name.endswith(".onnx"):
             fail(f"{name} is a model, not a rule file; `passat rules why-not RULE {name}` explains why a rule does not fire on it", USAGE)
         if name not in files and name not in known:
+            of = name.split(".")[0]
+            if name in {rule.name for rule in (known[of].rules if of in known else ())}:
+                fail(
+                    f"{name} is a rule of the set {of}: name the set; `passat rules check {of} --rule {name}` checks this rule alone", USAGE
+                )
             hint = did_you_mean(name, known) or f"; the sets are {', '.join(known)}"
             fail(f"{name} is neither a rule file nor a set of the library or of a plug-in{hint}", USAGE)
     sets = [cast("type[RuleSet]", known[name]) for name in (what or known) if name not in files]
