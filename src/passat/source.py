@@ -145,7 +145,7 @@ class Source:
 
     @property
     def read_before(self) -> "ModelProto | None":
-        """The content of the file that `original` and `runnable` name; None if these are no such file."""
+        """The content of the file that `original` and `runnable` name; None if these are a model in memory, or a file made of it."""
         return None if self.original is self.proto else self.proto
 
     @cached_property
