@@ -257,8 +257,8 @@ class MergeComposite(FunctionPass):
     )
 
     def __post_init__(self) -> None:
+        read_table(self.pattern_table)  # its errors say what a row is
         super().__post_init__()
-        read_table(self.pattern_table)
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Merges the matches of one function."""
