@@ -38,7 +38,7 @@ def test_neighbors_become_one_product(body: Callable[[Expr], Expr]) -> None:
 
 
 def test_a_product_that_others_read_stays() -> None:
-    """Three products of rows would take the place of two."""
+    """Merging the two would not make the first one unnecessary."""
     first = product(ROWS)
     before = func(tup(first, product(ops.tanh(first))), ROWS)
     assert apply(merge_products(), before).function is before
