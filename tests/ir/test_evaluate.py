@@ -37,7 +37,7 @@ def operands(draw: st.DrawFn) -> Tensor:
     return Tensor.dense(np.asarray(np.arange(int(np.prod(shape, dtype=int))).reshape(shape), np.float32))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(operands(), operands(), st.sampled_from(["add", "multiply", "maximum", "less"]))
 def test_splats_and_dense_operands_give_the_same(a: Tensor, b: Tensor, name: str) -> None:
     op = get_op(name)

@@ -63,7 +63,7 @@ def formulas(draw: st.DrawFn, depth: int = 3) -> Formula:
 sizes = st.fixed_dictionaries({"n": st.integers(1, 50), "m": st.integers(1, 50), "k": st.integers(1, 5)})
 
 
-@settings(deadline=None, max_examples=share(50, 150))
+@settings(max_examples=share(50, 150))
 @given(formulas(), sizes)
 def test_arithmetic_over_names_agrees_with_integers(formula: Formula, at: Sizes) -> None:
     exact = formula(at.__getitem__)
@@ -72,7 +72,7 @@ def test_arithmetic_over_names_agrees_with_integers(formula: Formula, at: Sizes)
     assert evaluate_dim(symbolic, at) == exact
 
 
-@settings(deadline=None, max_examples=share(35, 100))
+@settings(max_examples=share(35, 100))
 @given(formulas())
 def test_a_dimension_is_parsed_from_its_text(formula: Formula) -> None:
     dim = formula(SymDim.named)
@@ -80,7 +80,7 @@ def test_a_dimension_is_parsed_from_its_text(formula: Formula) -> None:
     assert parse_dim(repr(dim)) == dim
 
 
-@settings(deadline=None, max_examples=share(35, 100))
+@settings(max_examples=share(35, 100))
 @given(dims(), dims(), dims())
 def test_equal_polynomials_are_equal_dimensions(a: Dim, b: Dim, c: Dim) -> None:
     assert a + b == b + a
@@ -176,7 +176,7 @@ def test_sizes_of_shapes() -> None:
 shapes = st.lists(st.sampled_from([1, 1, 2, 3, n, m, 2 * n]), max_size=3).map(tuple)
 
 
-@settings(deadline=None, max_examples=share(50, 150))
+@settings(max_examples=share(50, 150))
 @given(shapes, shapes, sizes)
 def test_broadcasting_agrees_with_numpy(a: Shape, b: Shape, at: Sizes) -> None:
     try:

@@ -253,7 +253,7 @@ def test_errors_travel_between_processes(mod: IRModule) -> None:
     assert (type(again), str(again), again.pass_name) == (BrokenModuleError, str(caught.value), "guilty")
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(modules())
 def test_random_modules_are_sound_and_stay_as_they_are(module: IRModule) -> None:
     def types() -> list[object]:

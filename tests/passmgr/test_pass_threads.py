@@ -135,7 +135,7 @@ def test_threads_that_share_a_context_lose_no_counts() -> None:
     assert ctx.statistics.remarks == {"P": {"said": 20_000}}
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=4), min_size=2, max_size=4))
 def test_nested_contexts_of_threads_do_not_mix(nests: list[list[int]]) -> None:
     barrier = threading.Barrier(len(nests))

@@ -131,7 +131,7 @@ def test_the_number_of_new_nodes_is_linear(count: int) -> None:
     assert statistics.counters["Together"]["nodes"] <= 30 * count + 30
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3), st.booleans()), min_size=1, max_size=8))
 def test_values_stay(products: list[tuple[int, int, bool]]) -> None:
     inputs = [var(f"a{i}", (2, 3)) for i in range(3)]

@@ -170,7 +170,7 @@ def test_elements_stay_in_their_range(op: Op) -> None:
 APPROXIMATED = {"sigmoid": "Sigmoid", "tanh": "Tanh", "erf": "Erf", "exp": "Exp", "nn.softplus": "Softplus", "cos": "Cos", "sinh": "Sinh"}
 
 
-@settings(deadline=None, max_examples=5)
+@settings(max_examples=5)
 @given(bounds=st.tuples(st.floats(-100, 100, width=32), st.floats(-100, 100, width=32)))
 @example(bounds=(-100.0, 100.0))
 @example(bounds=(8.0, 10.0))

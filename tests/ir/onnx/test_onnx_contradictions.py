@@ -110,7 +110,7 @@ def test_no_more_than_a_hundred_are_looked_for() -> None:
     assert str(error).endswith("\n... and 80 more")
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(st.booleans(), min_size=1, max_size=10))
 def test_exactly_the_nodes_that_contradict(right: list[bool]) -> None:
     nodes, last = [], "a"

@@ -187,7 +187,7 @@ def graphs(draw: st.DrawFn) -> ModelProto:
     return onnx.shape_inference.infer_shapes(model)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(graphs())
 def test_a_model_that_nothing_is_done_to_comes_back_as_it_was(model: ModelProto) -> None:
     del model.graph.value_info[:]

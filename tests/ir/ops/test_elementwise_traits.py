@@ -31,7 +31,7 @@ ATTRS: dict[str, list[dict[str, AnyValue]]] = {
 }
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, 2.5, 6.0, 7.0, -3.25, 1e-40, 6e4, -6e4]
 seeds = st.integers(0, 2**32 - 1)
-tried = settings(deadline=None, max_examples=5)
+tried = settings(max_examples=5)
 
 
 def values(dtype: str, seed: int, count: int = 64) -> Array:

@@ -52,7 +52,7 @@ def numbers(rank: int, least: int, most: int) -> st.SearchStrategy[list[int]]:
 OLDEST_DILATED = {"MaxPool": 10, "AveragePool": 19, "LpPool": 18}
 
 
-@settings(deadline=None, max_examples=share(90, 250))
+@settings(max_examples=share(90, 250))
 @given(st.data())
 def test_pooling_is_that_of_the_runtime(nodes: "Nodes", data: st.DataObject) -> None:
     op_type = data.draw(st.sampled_from(sorted(OLDEST_DILATED)))

@@ -127,7 +127,7 @@ def test_types(type_: Type, text: str) -> None:
     assert show_type(type_) == text
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.text())
 def test_strings_are_json(text: str) -> None:
     assert json.loads(show_string(text)) == text

@@ -128,7 +128,7 @@ def nests(draw: st.DrawFn) -> PrimFunc:
     const_loops=st.booleans(),
     kept=st.booleans(),
 )
-@settings(max_examples=share(70, 2000), deadline=None)
+@settings(max_examples=share(70, 2000))
 def test_nests_do_the_same(function: PrimFunc, n: int, m: int, memory: list[int], const_loops: bool, kept: bool) -> None:
     given_arguments = [n, m, np.array(memory, "int32")]
     before = behavior(function, given_arguments)
@@ -144,7 +144,7 @@ def test_nests_do_the_same(function: PrimFunc, n: int, m: int, memory: list[int]
     form=st.sampled_from(("tile", "fuse", "compute_at", "twice")),
     vectorize=st.booleans(),
 )
-@settings(max_examples=share(6, 200), deadline=None)
+@settings(max_examples=share(6, 200))
 def test_schedules_compute_the_same(sizes: tuple[int, int], factors: tuple[int, int], symbolic: bool, form: str, vectorize: bool) -> None:
     """Splits that do not divide the sizes, and fused axes, compiled with and without splitting loops."""
     shape = (te.size_var("n"), te.size_var("m")) if symbolic else sizes

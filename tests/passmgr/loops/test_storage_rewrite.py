@@ -55,7 +55,7 @@ def parsed(body: str, params: str = "n: int32") -> PrimFunc:
 
 
 @given(function=functions(), given_arguments=arguments())
-@settings(max_examples=share(55, 600), deadline=None)
+@settings(max_examples=share(55, 600))
 def test_functions_do_the_same(function: PrimFunc, given_arguments: list[Any]) -> None:
     try:
         before = behavior(function, given_arguments)
@@ -133,7 +133,7 @@ def chain_arguments() -> list[Any]:
 
 
 @given(function=chains())
-@settings(max_examples=share(6, 2000), deadline=None)
+@settings(max_examples=share(6, 2000))
 def test_chains_of_stages_compute_the_same_in_no_more_memory(function: PrimFunc) -> None:
     try:
         before = behavior(function, chain_arguments())
@@ -154,7 +154,7 @@ def test_compiled_chains_compute_the_same(target: str, examples: tuple[int, int]
     compile_ = compile_functions if target == "llvm" else compile_with_c
 
     @given(function=chains())
-    @settings(max_examples=share(*examples), deadline=None)
+    @settings(max_examples=share(*examples))
     def check(function: PrimFunc) -> None:
         results = []
         for each in (function, rewritten(function)):

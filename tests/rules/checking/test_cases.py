@@ -146,7 +146,7 @@ def test_shapes_and_numbers_of_results_are_compared() -> None:
     )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=6), st.sampled_from(["float32", "float16", "bfloat16", "float64"]))
 def test_reordered_sums_are_within_the_bound(values: list[float], dtype: str) -> None:
     kind = np.dtype(getattr(ml_dtypes, dtype) if dtype == "bfloat16" else dtype)

@@ -58,14 +58,14 @@ def agrees(before: Function, after: Function, *, exact: bool) -> None:
 # ---- laws
 
 
-@settings(deadline=None, max_examples=share(12, 1500), derandomize=True)
+@settings(max_examples=share(12, 1500), derandomize=True)
 @given(programs())
 def test_exact_rules_keep_every_bit(function: Function) -> None:
     outcome = saturate(function, *SETS, *FOLDING, rules__math="exact", rules__matches=MATCHES)
     agrees(function, outcome.function, exact=True)
 
 
-@settings(deadline=None, max_examples=share(12, 1500), derandomize=True)
+@settings(max_examples=share(12, 1500), derandomize=True)
 @given(programs(tame=True))
 def test_other_rules_change_values_by_rounding(function: Function) -> None:
     outcome = saturate(function, *SETS, *FOLDING, rules__matches=MATCHES)
@@ -80,7 +80,7 @@ def test_each_set_alone_keeps_values(rules: RuleSetMeta) -> None:
             agrees(function, saturate(function, rules, *(FOLDING[:1] if fold else ())).function, exact=False)
 
 
-@settings(deadline=None, max_examples=share(6, 1000), derandomize=True)
+@settings(max_examples=share(6, 1000), derandomize=True)
 @given(programs(), st.booleans())
 def test_costs_never_rise(function: Function, fold: bool) -> None:
     for cost, model in (("roofline", Roofline()), ("nodes", NodeCount())):
@@ -88,7 +88,7 @@ def test_costs_never_rise(function: Function, fold: bool) -> None:
         assert program_cost(after.body, model) <= program_cost(function.body, model) * (1 + 1e-9)
 
 
-@settings(deadline=None, max_examples=share(6, 625), derandomize=True)
+@settings(max_examples=share(6, 625), derandomize=True)
 @given(st.integers(0, 1 << 32), st.integers(1, 12))
 def test_two_runs_give_equal_programs(seed: int, size: int) -> None:
     first, second = (saturate(build(seed, size), *SETS, *FOLDING) for _ in range(2))
@@ -115,7 +115,7 @@ def test_tables_are_loaded_in_the_order_of_their_names(monkeypatch: pytest.Monke
     assert all(names == sorted(names) for names in loaded)
 
 
-@settings(deadline=None, max_examples=share(6, 750), derandomize=True)
+@settings(max_examples=share(6, 750), derandomize=True)
 @given(programs())
 def test_a_second_run_does_not_make_it_worse(function: Function) -> None:
     once = saturate(function, *SETS, *FOLDING).function
@@ -124,7 +124,7 @@ def test_a_second_run_does_not_make_it_worse(function: Function) -> None:
     assert len(operators(twice)) <= len(operators(once))
 
 
-@settings(deadline=None, max_examples=share(6, 500), derandomize=True)
+@settings(max_examples=share(6, 500), derandomize=True)
 @given(programs(stateful=True))
 def test_stateful_calls_are_neither_merged_nor_duplicated_nor_dropped(function: Function) -> None:
     before = operators(function.body).count("nn.dropout")
@@ -132,7 +132,7 @@ def test_stateful_calls_are_neither_merged_nor_duplicated_nor_dropped(function: 
     assert operators(outcome.function.body).count("nn.dropout") == before
 
 
-@settings(deadline=None, max_examples=share(12, 1500), derandomize=True)
+@settings(max_examples=share(12, 1500), derandomize=True)
 @given(any_programs(effects=True))
 def test_programs_of_every_kind_keep_values_and_stay_well_formed(function: Function) -> None:
     """Programs with lets, closures, branches, matches and references, and with known and unknown sizes."""

@@ -130,7 +130,7 @@ def egraphs(draw: st.DrawFn) -> Nodes:
     return nodes
 
 
-@settings(deadline=None, max_examples=share(70, 200), derandomize=True)
+@settings(max_examples=share(70, 200), derandomize=True)
 @given(egraphs(), st.integers(1, 6))
 def test_all_are_different_programs_and_none_is_below_the_best(nodes: Nodes, count: int) -> None:
     space, first = space_of(nodes)
@@ -150,7 +150,7 @@ def test_all_are_different_programs_and_none_is_below_the_best(nodes: Nodes, cou
         assert one.cost == sum(space.costs[node] for node in one.choice.values())
 
 
-@settings(deadline=None, max_examples=share(70, 200), derandomize=True)
+@settings(max_examples=share(70, 200), derandomize=True)
 @given(egraphs())
 def test_added_cost_of_another_node(nodes: Nodes) -> None:
     """It is the difference of the costs of two programs, and computing it does not change the first."""

@@ -45,7 +45,7 @@ def programs(draw: st.DrawFn) -> Function:
     return func(ops.reshape(last, newshape=(16,)) if draw(st.booleans()) else last)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(programs())
 def test_extraction_and_program_cost_agree(function: Function) -> None:
     infer_type(function)

@@ -322,7 +322,7 @@ def test_squares_are_merged_unless_exact() -> None:
     assert saturate(function, Powers, rules__math="exact").count("fired:Powers.binomial") == 0
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(bounds, bounds, bounds, bounds)
 def test_two_clips_are_merged(low: AnyValue, high: AnyValue, then_low: AnyValue, then_high: AnyValue) -> None:
     before = func(ops.clip(ops.clip(x, a_min=low, a_max=high), a_min=then_low, a_max=then_high))

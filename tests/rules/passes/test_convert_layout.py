@@ -567,7 +567,7 @@ def networks(draw: st.DrawFn) -> Function:
     return func(tup(*[value for value, _ in values[-2:]]))
 
 
-@settings(deadline=None, max_examples=share(8, 40))
+@settings(max_examples=share(8, 40))
 @given(networks(), st.sampled_from(["NHWC", "HWNC"]))
 def test_values_are_unchanged(before: Function, layout: str) -> None:
     after = converted(before, {"nn.conv2d": (layout,)})
@@ -611,7 +611,7 @@ def run_model(model: onnx.ModelProto, feed: dict[str, Array]) -> Array:
     return result
 
 
-@settings(deadline=None, max_examples=share(2, 4))
+@settings(max_examples=share(2, 4))
 @given(st.lists(networks(), min_size=20, max_size=20))
 def test_a_walk_has_more_transposes_on_the_whole(several: list[Function]) -> None:
     # Extraction is not exact: among some thousand networks, a few had one more than the walk.

@@ -95,7 +95,7 @@ def test_info() -> None:
     assert (info.opt_level, info.name, list(info.required)) == (3, "DefuseOps", ["InferType"])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(programs(tame=True))
 def test_normal_forms_are_processed_too(function: Function) -> None:
     """A-normal form binds fused functions to variables; graph form has them at the call."""
@@ -107,7 +107,7 @@ def test_normal_forms_are_processed_too(function: Function) -> None:
         assert_equal_in_value(function, apart, exact=True, special=False, rounds=1)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(programs(tame=True))
 def test_the_executor_runs_fused_programs(function: Function) -> None:
     assume(runs(function))

@@ -54,7 +54,7 @@ def graphs(draw: DrawFn) -> Function:
 
 
 @given(graphs(), st.sampled_from(TARGETS), st.integers(0, 3), st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_modules_compute_what_programs_say(function: Function, target: str, level: int, through_file: bool) -> None:
     expected = create_executor().evaluate(function)(*INPUTS)
     wanted = list(expected) if isinstance(expected, TupleValue) else [expected]

@@ -172,13 +172,13 @@ def cases(draw: st.DrawFn) -> tuple[Program, Schedule, tuple[int, int]]:
 Case = tuple[Program, Schedule, tuple[int, int]]
 
 
-@settings(max_examples=share(15, 300), deadline=None)
+@settings(max_examples=share(15, 300))
 @given(cases(), st.integers(0, 2**31))
 def test_llvm_computes_what_numpy_does(case: Case, seed: int) -> None:
     check(case, seed, compile_functions)
 
 
-@settings(max_examples=share(6, 60), deadline=None)
+@settings(max_examples=share(6, 60))
 @given(cases(), st.integers(0, 2**31))
 def test_c_computes_what_numpy_does(case: Case, seed: int) -> None:
     with PassContext(config={"tir.disable_vectorize": True}):

@@ -140,7 +140,7 @@ def test_expressions(tmp_path: Path) -> None:
         np.testing.assert_allclose(z, expected[name], rtol=1e-6, err_msg=name)
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(functions(), min_size=20, max_size=20))
 def test_any_function_is_valid_c_or_rejected(made: Sequence[PrimFunc]) -> None:
     texts = []

@@ -168,7 +168,7 @@ def test_errors(name: str, types: list[Type], attrs: dict[str, AnyValue], messag
 permutations = st.integers(0, 5).flatmap(lambda rank: st.tuples(st.permutations(range(rank)), st.permutations(range(rank))))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(pair=permutations)
 def test_permutations(pair: tuple[list[int], list[int]]) -> None:
     first, then = pair
@@ -179,7 +179,7 @@ def test_permutations(pair: tuple[list[int], list[int]]) -> None:
     assert is_identity_permutation(first) == (list(first) == sorted(first))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(shape=st.lists(st.integers(1, 3), max_size=4), data=st.data())
 def test_transposes_that_are_reshapes(shape: list[int], data: st.DataObject) -> None:
     axes = data.draw(st.permutations(range(len(shape))))

@@ -179,7 +179,7 @@ CASES: list[tuple[str, dict[str, AnyValue]]] = [
 
 
 @pytest.mark.parametrize(("name", "attrs"), CASES)
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_inferred_values_equal_computed_ones(bench: "Bench", name: str, attrs: dict[str, AnyValue], data: st.DataObject) -> None:
     elements = data.draw(st.lists(st.sampled_from([0, 1, 5, B, S, B * S + 1, ANY]), min_size=4, max_size=4))
