@@ -12,7 +12,7 @@ from typing import Final
 from passat.ir.attrs import Attrs
 from passat.ir.dtypes import FLOATS, INTEGERS, to_numpy
 from passat.ir.ops.slicing import compose_slices, is_identity_slice, slice_parts, taken_places
-from passat.ir.shape import Dim
+from passat.ir.shape import Dim, same_dim
 from passat.ir.types import TupleType
 from passat.rules.guards import Reject, Term, computed, guard, same_type
 from passat.rules.holes import cases, operator, tensors_of
@@ -87,6 +87,13 @@ def one_part(x: Term, whole: Term) -> bool | str:
     return (isinstance(whole.type_, TupleType) and len(whole.type_.fields) == 1) or "splits into several parts"
 
 
+@guard
+def repeats_single_elements(x: Term, wide: Term) -> bool | str:
+    """Each axis keeps its size, or had the size 1: a copy of several elements in turn is no broadcast, whatever the sizes are at run time."""
+    wider = zip(reversed(x.type.shape), reversed(wide.type.shape), strict=False)
+    return all(given == 1 or same_dim(given, made) for given, made in wider) or f"repeats several elements of {x.type!r}"
+
+
 g = operator("g", "add", "multiply", "subtract", "divide")
 side = cases("side", "left", "right")
 copied = cases("copied", "broadcast", "tiled")
@@ -117,7 +124,9 @@ class Copies(RuleSet):
     tile_once = (op.tile(x, ...) >> x).when(same_type(x, op.tile(x, ...)))
     pad_nothing = (op.nn.pad(x, ..., pad_width=p) >> x).when(pads_nothing(p))
     split_into_one = (op.split(x, attrs=a)[0] >> x).when(one_part(x, op.split(x, attrs=a)))
-    broadcast_operand = (_beside(_WIDE) >> _beside(x)).when(same_type(_beside(x), _beside(_WIDE)))
+    broadcast_operand = (_beside(_WIDE) >> _beside(x)).when(
+        same_type(_beside(x), _beside(_WIDE)), *copied.only("tiled", repeats_single_elements(x, _WIDE))
+    )
 
 
 MOST: Final = 4

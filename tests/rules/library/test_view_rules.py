@@ -198,6 +198,14 @@ def test_it_rejects(rules: RuleSetMeta, rule: Rule, example: Case) -> None:
     check_rejects(rules, rule, example)
 
 
+def test_copies_of_several_elements_in_turn_are_kept() -> None:
+    """With `n` = 2, four rows are the sum of two rows, twice, and four others."""
+    function = func(ops.tile(var("rows", ("n", 3)), reps=(2, 1)) + var("whole", (4, 3)))
+    outcome = saturate(function, Copies)
+    assert operators(outcome.function) == ["tile", "add"]
+    assert any("repeats several elements" in remark for remark in outcome.remarks)
+
+
 def test_many_views_are_merged() -> None:
     function = func(ops.reshape(ops.squeeze(ops.expand_dims(ops.nn.batch_flatten(cube), axis=0), axis=0), newshape=(3, 2)))
     outcome = saturate(function, Views)
