@@ -31,7 +31,8 @@ def with_landed(pipeline: Sequential, newcomers: Iterable[Pass]) -> Sequential:
     """Inserts passes into a pipeline, if they name members of it in `after` or `before` and are not in it yet.
 
     A pass is inserted after the first occurrence of each pass named in its `after`, and before the last occurrence of each pass named in
-    its `before`. It is inserted into a nested pipeline if that position is between two of its members.
+    its `before`; before the first one, if it names none in `after`. It is inserted into a nested pipeline if that position is between two
+    of its members.
 
     Raises UnknownPassError for unknown names, and PassDependencyError for cyclic declarations.
     """
@@ -62,10 +63,8 @@ def _land(pipeline: Sequential, newcomers: Sequence[Pass]) -> Sequential:
 
     def named(at: int) -> tuple[list[int], list[int]]:
         info = passes[at].info
-        return (
-            [held[0] for name in info.after if (held := _holders(name, names))],
-            [held[-1] for name in info.before if (held := _holders(name, names))],
-        )
+        after = [held[0] for name in info.after if (held := _holders(name, names))]
+        return after, [held[-1 if after else 0] for name in info.before if (held := _holders(name, names))]
 
     while True:
         found = {at: _member_around(*named(at), passes[:fixed]) for at in range(fixed, len(passes)) if at not in inside}

@@ -126,6 +126,13 @@ def test_places_use_the_first_and_last_run_of_a_repeated_pass() -> None:
     assert landed("A B A B", make("X", after=["A"], before=["B"])) == "A X B A B"
 
 
+def test_a_pass_before_a_repeated_one_lands_before_its_first_run() -> None:
+    """As a pass that prepares the program for HoistSelections, which runs twice in the default pipeline."""
+    assert landed("A B C B", make("X", before=["B"])) == "A X B C B"
+    early = with_landed(default_pipeline(), [make("X", before=["HoistSelections"])])
+    assert names(early.members) == [*TUNED[:7], "X", *TUNED[7:]]
+
+
 def test_a_pass_between_two_members_joins_their_nested_pipeline() -> None:
     inner = Sequential([make("A"), make("B")], opt_level=1, name="inner")
     outer = Sequential([make("Z"), inner, make("C")], name="outer")
