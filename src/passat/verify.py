@@ -67,8 +67,8 @@ class OutputReport:
 class VerifyReport:
     """The result of verification. `equal` is None if nothing could be compared; `skipped` then says why.
 
-    `mismatch` describes the first difference; `guilty` is the pass that caused it, if searched. `parts` says where the models were cut to
-    compare them in parts.
+    `trials` are the inputs, up to the first on which values differ. `mismatch` describes this difference; `guilty` is the pass that
+    caused it, if searched. `parts` says where the models were cut to compare them in parts.
     """
 
     equal: bool | None
@@ -251,7 +251,7 @@ class Reference:
             except EndedError as error:
                 found = VerifyReport(None, skipped=f"a second run of the original fails: {error}")
         parts = "" if self._cut is None or self.skipped else self._cut.where
-        return replace(found, trials=tuple(self.trials), parts=parts, seconds=self.seconds + time.perf_counter() - started)
+        return replace(found, trials=found.trials or tuple(self.trials), parts=parts, seconds=self.seconds + time.perf_counter() - started)
 
     def unrun(self, candidate: "ModelProto") -> str:
         """The branches of the original's If nodes that no trial runs, so that they are not compared: of those nodes that a candidate has by
@@ -280,11 +280,11 @@ class Reference:
             return False
         try:
             optimized = self._session(self._original, optimize=True)
-            runs = [optimized.run(self._trials.feed(trial)) for trial in self.trials]
+            runs = [optimized.run(self._trials.feed(trial)) for trial in report.trials]
         except Exception:  # ONNX Runtime may not run what it optimizes
             return False
-        for index in wrong:
-            found = [judge(values[index], run[index], tuple) for values, run in zip(self._trials.values, runs, strict=True)]
+        for index in wrong:  # a report of a difference has the first trials only
+            found = [judge(values[index], run[index], tuple) for values, run in zip(self._trials.values, runs, strict=False)]
             if not any(one.reason and NOISE_FACTOR * one.absolute >= report.outputs[index].absolute for one in found):
                 return False
         return True
@@ -328,7 +328,8 @@ class Reference:
                 return VerifyReport(False, mismatch=f"the original runs on {trial}, but the result does not: {sentence_of(error)}")
             outputs = [self._judge(output, t, i, values[i]) for i, output in enumerate(outputs)]
             if (wrong := next((output for output in outputs if output.reason), None)) is not None:
-                return VerifyReport(False, tuple(outputs), mismatch=f"the output {wrong.name!r} {wrong.reason}")
+                run = tuple(self.trials[: t + 1])
+                return VerifyReport(False, tuple(outputs), run, mismatch=f"the output {wrong.name!r} {wrong.reason}")
         silent = next((output for output in outputs if not output.compared), None)
         if silent is not None:
             return VerifyReport(None, tuple(outputs), skipped=f"the output {silent.name!r} is inconclusive: {silent.note}; {_OTHER_INPUTS}")

@@ -12,6 +12,7 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from passat import Result, optimize
+from passat.compared_model import ComparedSession
 from passat.ir.onnx import files
 from passat.runner import Runner, VerifyError
 from passat.verify import OutputReport, Reference, VerifyReport
@@ -532,7 +533,28 @@ CHAOTIC = onnx.parser.parse_model(
 )
 def test_a_model_that_differs_from_itself(absolute: float, wrong: list[str], found: bool) -> None:
     outputs = [OutputReport(name, "tensor(float)", absolute, reason="differs" if name in wrong else "") for name in ("y", "s")]
-    assert Reference(CHAOTIC).differs_from_itself(VerifyReport(False, tuple(outputs))) is found
+    reference = Reference(CHAOTIC)
+    assert reference.differs_from_itself(VerifyReport(False, tuple(outputs), tuple(reference.trials))) is found
+
+
+def test_a_report_of_a_difference_has_the_inputs_up_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in the question whether the original differs from itself: differences on other inputs say nothing about these."""
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[n] x) => (float[n] y) { %s }'
+    doubled, wrong = (onnx.parser.parse_model(text % nodes) for nodes in ("y = Add(x, x)", "t = Neg(x) y = Add(t, x)"))
+    reference = Reference(doubled)
+    assert len(reference.check(doubled).trials) == len(reference.trials) == 3
+    report = reference.check(wrong)
+    assert report.trials == (reference.trials[0],)
+    runs = list[Mapping[str, npt.NDArray[np.float32]]]()
+    run = ComparedSession.run
+
+    def counted(self: ComparedSession, feed: Mapping[str, npt.NDArray[np.float32]]) -> list[npt.NDArray[np.float32]]:
+        runs.append(feed)
+        return run(self, feed)
+
+    monkeypatch.setattr(ComparedSession, "run", counted)
+    assert not reference.differs_from_itself(report)
+    assert [len(feed["x"]) for feed in runs] == [2]
 
 
 def test_the_result_is_exact_if_the_original_differs_from_itself(monkeypatch: pytest.MonkeyPatch) -> None:
