@@ -58,6 +58,12 @@ def test_unbiased_variances_of_sizes_that_are_known_when_they_are_computed(
     np.testing.assert_allclose(_run(relay.std(x, axis, unbiased=True), value)[0], value.std(axes, ddof=1), rtol=1e-5)
 
 
+def test_unbiased_variances_of_more_elements_than_float16_can_count() -> None:
+    value = RANDOM.uniform(-1, 1, 70_000).astype("float16")
+    found = _run(relay.variance(relay.var("x", shape=(relay.Any(),), dtype="float16"), unbiased=True), value)[0]
+    np.testing.assert_allclose(found, value.astype("float64").var(ddof=1), rtol=1e-2)
+
+
 def test_unbiased_variances_need_a_type_and_two_elements() -> None:
     with pytest.raises(ValueError, match="needs data of a known shape"):
         relay.variance(relay.var("x"), axis=0, unbiased=True)

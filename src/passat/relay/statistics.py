@@ -54,8 +54,8 @@ def _correction(data: Expr, axes: tuple[int, ...] | None, exclude: bool) -> Expr
         return const(count / (count - 1), type_.dtype)
     shape = call("shape_of", data, dtype="int64")
     taken = call("prod", call("take", shape, const(np.array(reduced, np.int64)), axis=0), axis=None)
-    number = call("cast", taken, dtype=type_.dtype)
-    return call_op("divide", number, call_op("subtract", number, const(1.0, type_.dtype)))
+    number = call("cast", taken, dtype="float64")  # float16 has no numbers above 65504
+    return call("cast", call_op("divide", number, call_op("subtract", number, const(1.0, "float64"))), dtype=type_.dtype)
 
 
 def std(data: Expr, axis: Axis = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False) -> Call:
