@@ -1,9 +1,10 @@
 """Answers about passes without rules: whether they ran, what they changed, and why HoistSelections left a selection where it is."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
-from passat.ir.expr import Call, Expr, Function, If, Let, Match
+from passat.ir.aligned_axes import aligned_places
+from passat.ir.expr import Call, Expr, Function, If, Let, Match, Tuple
 from passat.ir.module import IRModule
 from passat.ir.op import Op
 from passat.ir.traverse import children, post_order
@@ -20,6 +21,8 @@ from passat.rules.why_not.watch import Ran, Watched
 _NO_SELECTION: Final = (
     "it selects neither a known number of positions along one axis, at most half of them, nor one position of each entry of a batch"
 )
+
+_RESULTS: Final = "the result of the program"
 
 
 def about_walk(name: str, watched: Watched, node: str | None = None) -> list[Finding]:
@@ -94,21 +97,50 @@ def _why_left(order: Sequence[Expr], root: Expr, call: Expr, *, of_each: bool) -
         borders = [node for node in order if id(node) in region.asked and id(node) not in region.places and isinstance(node, Call)]
         at = f": {_border(order, root, region, borders[-1])}" if borders else ""
         return f"there is no product that would be computed for fewer positions{at}"
+    for region in regions:
+        if (border := _beyond(order, region, call)) is not None:
+            return f"{_said(border)}, which reads it, is computed as a whole: {_border(order, root, region, border)}"
     if isinstance(call, Call) and isinstance(call.op, Op) and call.op.name in SELECTING:
         whole = selection(call, of_each) is not None
         return "the selections from its operand select most of the positions together" if whole else _NO_SELECTION
     return "no selection reads it, directly or through calls that are computed position by position"
 
 
+def _beyond(order: Sequence[Expr], region: Region, call: Call) -> Expr | None:
+    """The node at the border of a region that is computed as a whole, but would read a call position by position; None if there is none."""
+    for border in order:
+        if id(border) not in region.asked or id(border) in region.places:
+            continue
+        heap = [(border, region.asked[id(border)])]
+        seen: set[int] = set()
+        while heap:
+            node, place = heap.pop()
+            if node is call:
+                return border
+            aligned = aligned_places(node, place) if id(node) not in seen and isinstance(node, (Call, Tuple)) else None
+            seen.add(id(node))
+            parts = node.args if isinstance(node, Call) else children(node)
+            heap += [(part, at) for part, at in zip(parts, aligned or (), strict=False) if at is not None and not at.shared]
+    return None
+
+
 def _border(order: Sequence[Expr], root: Expr, region: Region, node: Expr) -> str:
     """Why a node that a selection reads, directly or through others, is computed as a whole."""
     known = {*region.places, *region.unread, id(region.selection.call), id(region.selection.view), *map(id, region.again)}
-    readers = [_said(reader) for reader in order if id(reader) not in known and any(part is node for part in children(reader))]
-    if root is node:
-        readers.append("the result of the program")
-    if readers:
-        return f"all positions of {_said(node)} are read by {listed(readers)}"
+    if readers := _readers(order, root, node, known):
+        return f"all positions of {_said(node)} are read by {listed(list(dict.fromkeys(readers)))}"
     return f"a position of {_said(node)} depends on several positions of its operands, or is selected by another selection"
+
+
+def _readers(order: Sequence[Expr], root: Expr, node: Expr, known: Collection[int]) -> list[str]:
+    """What reads a node, directly or in a tuple, apart from the known nodes."""
+    if node is root:
+        return [_RESULTS]
+    found: list[str] = []
+    for reader in order:
+        if id(reader) not in known and any(part is node for part in children(reader)):
+            found += _readers(order, root, reader, known) if isinstance(reader, Tuple) else [_said(reader)]
+    return found
 
 
 def _said(node: Expr) -> str:

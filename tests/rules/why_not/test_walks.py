@@ -42,6 +42,20 @@ def inquiry(outputs: str, nodes: str, level: int = 3, math: str = "reassociate")
             id="the product",
         ),
         pytest.param(
+            "[p] a = MatMul(x, u)  [t] b = Tanh(a)  [d] c = Tanh(b)  [m] m = ReduceMax<axes = [1]>(c)  [s] e = Sub(c, m)"
+            "  [g] y = Gather<axis = 1>(e, first)",
+            "p",
+            "tanh 'd', which reads it, is computed as a whole: all positions of tanh 'd' are read by max 'm'",
+            id="a product whose reader is read as a whole",
+        ),
+        pytest.param(
+            "[p] a = MatMul(x, u)  [c] k = Concat<axis = -1>(a, x)  [m] m = ReduceMax<axes = [1, 2]>(k)  [s] b = Sub(a, m)"
+            "  [g] y = Gather<axis = 1>(b, first)",
+            "p",
+            "all positions of nn.matmul 'p' are read by concatenate 'c'",
+            id="a product in a concatenation",
+        ),
+        pytest.param(
             "[p] a = MatMul(x, u)  [c] b = Softmax<axis = 1>(a)  [g] y = Gather<axis = 1>(b, first)",
             "g",
             "there is no product that would be computed for fewer positions: a position of nn.softmax 'c' depends on several positions of"
@@ -66,6 +80,13 @@ def inquiry(outputs: str, nodes: str, level: int = 3, math: str = "reassociate")
 def test_why_a_selection_was_not_moved(nodes: str, node: str, said: str) -> None:
     answer = inquiry("float[n, m] y", nodes).answer("HoistSelections", node)
     assert answer.findings[0].text == said
+
+
+def test_a_tensor_that_is_a_result() -> None:
+    asked = inquiry("float[n, m] y, float[batch, 400, 4] b", "[p] a = MatMul(x, u)  [t] b = Tanh(a)  [g] y = Gather<axis = 1>(b, first)")
+    said = "all positions of tanh 't' are read by the result of the program"
+    assert asked.answer("HoistSelections", "t").findings[0].text == said
+    assert asked.answer("HoistSelections", "p").findings[0].text == f"tanh 't', which reads it, is computed as a whole: {said}"
 
 
 def test_more_than_half_of_the_positions() -> None:
