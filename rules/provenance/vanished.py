@@ -6,6 +6,7 @@ from typing import NamedTuple
 from passat.ir.expr import Call, Constant, Expr, TupleGetItem, Var
 from passat.ir.module import IRModule
 from passat.ir.traverse import post_order
+from passat.ir.types import TupleType
 from passat.rules.engine.graph import CONST, operands_of
 from passat.rules.engine.trace import Run
 from passat.rules.provenance.node_traces import SELECTED, Event, Index, name_of
@@ -156,6 +157,9 @@ def described(expr: Expr | None, written: Mapping[int, Sequence[str]]) -> str:
     if isinstance(expr, Var):
         return expr.name_hint
     names = () if expr is None else written.get(id(expr), ())
+    if isinstance(expr, Call):  # also has the values between its nodes, which come first
+        type_ = expr.checked_type
+        names = names[-len(type_.fields) if isinstance(type_, TupleType) else -1 :]
     return names[place] if place < len(names) else ""
 
 

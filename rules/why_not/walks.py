@@ -128,7 +128,7 @@ def _border(order: Sequence[Expr], root: Expr, region: Region, node: Expr) -> st
     """Why a node that a selection reads, directly or through others, is computed as a whole."""
     known = {*region.places, *region.unread, id(region.selection.call), id(region.selection.view), *map(id, region.again)}
     if readers := _readers(order, root, node, known):
-        return f"all positions of {_said(node)} are read by {listed(list(dict.fromkeys(readers)))}"
+        return f"other positions of {_said(node)} are read by {listed(list(dict.fromkeys(readers)))}"
     return f"a position of {_said(node)} depends on several positions of its operands, or is selected by another selection"
 
 

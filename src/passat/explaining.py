@@ -29,7 +29,7 @@ from passat.rules.provenance.pass_trace import PassTrace
 from passat.rules.provenance.vanished import UNUSED, Vanished, described, follow, named_calls
 from passat.rules.provenance.verdict import gaps_of
 from passat.rules.provenance.writer import Writer
-from passat.written_as_read import written_as_read
+from passat.written_as_read import SameNodes, name_of_node, written_as_read
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -46,7 +46,7 @@ class ExplainError(PassatError, ValueError):
 @dataclass(frozen=True)
 class Explained:
     """A node of the result: its name, operator and outputs; the input nodes that it comes from, and the steps from there, each as "pass:
-    rule at node". A node without steps is unchanged from the input."""
+    rule at node". A node without steps is unchanged from the input; if it had another name there, that is its source."""
 
     name: str
     op: str
@@ -61,7 +61,8 @@ class Explained:
 
     def __str__(self) -> str:
         if not self.steps:
-            return with_short_words(f"{self.title} is unchanged from the input")
+            named = f", where it is {self.sources[0]}" if self.sources else ""
+            return with_short_words(f"{self.title} is unchanged from the input{named}")
         lines = [self.title, *(f"  from {source}" for source in self.sources)]
         return with_short_words("\n".join([*lines, *(f"  {number}. {step}" for number, step in enumerate(self.steps, 1))]))
 
@@ -181,13 +182,15 @@ def annotate(
     after: IRModule,
     written: Mapping[int, Sequence[str]],
     node_traces: NodeTraces,
-    unchanged: Collection[int] = (),
+    same: Sequence[SameNodes] = (),
 ) -> str:
     """Writes provenance into a model, extending that of the input. Returns a remark if nodes cannot have metadata, otherwise "".
 
-    `written` maps each call of `after` to its values and results; `node_traces` has the traces of calls. The `unchanged` calls, by
-    identity, are written as they were read.
+    `written` maps each call of `after` to its values and results; `node_traces` has the traces of calls. The calls of `same` are written
+    as they were read.
     """
+    unchanged = {id(call) for call, _, _ in same}
+    renamed = {name_of_node(new): name_of_node(old) for _, sources, nodes in same for old, new in zip(sources, nodes, strict=True)}
     calls: dict[str, list[AnyValue]] = {}
     results: dict[str, tuple[Expr, int]] = {}
     for function in after.functions.values():
@@ -203,6 +206,7 @@ def annotate(
     table: dict[str, dict[str, Sequence[str]]] = {}
     for proto in _protos(result):
         first = next((name for name in proto.output if name), "")
+        name = name_of_node(proto)
         made = [call for call in calls.get(first, ()) if node_traces.changed(call) and id(call) not in unchanged]
         # A node without a call gives a result its name, unless the input has it too.
         naming = first in results and first not in calls and _what(proto) not in kept
@@ -213,11 +217,13 @@ def annotate(
             found = merged([given, *(node_traces.of(call) for call in made)])
             sources, steps = joined(found.sources, [str(step) for step in found.events], earlier)
         else:
-            known = earlier.get(proto.name or first)
+            known = earlier.get(renamed.get(name, name))
             sources, steps = (known.sources, known.steps) if known is not None else ((), ())
-        _set(proto, FROM, None if own or not steps else json.dumps(sources))
+        if not steps:
+            sources = (old,) if (old := renamed.get(name, name)) != name else ()
+        _set(proto, FROM, None if own or not sources else json.dumps(sources))
         _set(proto, RULES, None if own or not steps else json.dumps(steps))
-        if own and steps and first:
+        if own and (sources or steps) and first:
             table[first] = {"from": list(sources), "rules": list(steps)}
     _set(result, PROVENANCE, json.dumps(table) if own else None)
     if own and table:
@@ -352,8 +358,8 @@ class Tracing:
         if not report.kept:
             node_traces = NodeTraces(self.trace.runs, self.pass_trace.events)
             same = list(written_as_read(original, result, after, self.written, node_traces))
-            remark = annotate(result, original, after, self.written, node_traces, {id(call) for call, _, _ in same})
-            renamed = [node.name or next(iter(node.output), "") for _, sources, _ in same for node in sources]
+            remark = annotate(result, original, after, self.written, node_traces, same)
+            renamed = [name_of_node(node) for _, sources, _ in same for node in sources]
             list_vanished(result, original, before, self, node_traces, renamed)
             report.remarks += [f"{PROVENANCE_REMARK}{remark}"] if remark else []
         self.explanation = explanation_of(result)

@@ -5,31 +5,48 @@ such operator, it is written as these nodes again: nothing has changed in the mo
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from passat.ir.expr import Call
 from passat.ir.module import IRModule
 from passat.ir.traverse import post_order
-from passat.rules.provenance.node_traces import NodeTraces
+from passat.rules.provenance.node_traces import REWRITTEN, SELECTED, NodeTraces
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
+_BY_PASSES: Final = frozenset({REWRITTEN, SELECTED})
+"""What passes without rules do to calls: they make them of other tensors, such as those of fewer positions."""
+
+
+class SameNodes(NamedTuple):
+    """A call, the nodes from which it was read, and the nodes as which it is written, in the same order."""
+
+    call: Call
+    sources: list["NodeProto"]
+    nodes: list["NodeProto"]
+
+
+def name_of_node(node: "NodeProto") -> str:
+    """The name of a node, or else of its first output."""
+    return node.name or next(filter(None, node.output), "")
+
 
 def written_as_read(
     before: "ModelProto", after: "ModelProto", module: IRModule, written: Mapping[int, Sequence[str]], node_traces: NodeTraces
-) -> Iterator[tuple[Call, list["NodeProto"], list["NodeProto"]]]:
-    """The calls of `module` that are written as several nodes which compute what the nodes did from which they come, with these and those.
-    `written` has the names of the values that each call is written as."""
+) -> Iterator[SameNodes]:
+    """The calls of `module` that are written as several nodes which compute what the nodes did from which they come. `written` has the names
+    of the values that each call is written as."""
     read = _Nodes(before)
     made = _Nodes(after)
     for function in module.functions.values():
         for call in post_order(function):
             names = written.get(id(call), ()) if isinstance(call, Call) else ()
             if isinstance(call, Call) and len(nodes := made.of(names)) > 1 and node_traces.changed(call):
-                sources = read.of(node_traces.of(call).sources)
-                if _alike(sources, nodes):
-                    yield call, sources, nodes
+                trace = node_traces.of(call)
+                sources = read.of(trace.sources)
+                if _BY_PASSES.isdisjoint(event.rule for event in trace.events) and _alike(sources, nodes):
+                    yield SameNodes(call, sources, nodes)
 
 
 class _Nodes:

@@ -474,11 +474,32 @@ def test_nodes_that_are_written_as_they_were_read_are_unchanged(name: str) -> No
     explanation = result.explain()
     assert [node.op for node in explanation.nodes] == ["Exp", *(node.op_type for node in SPELLINGS[name]), "Neg"]
     assert [node.op for node in explanation.changed if node.op != "Neg"] == []
-    assert [(gone.outputs, gone.op) for gone in explanation.vanished] == [(("z",), "Identity")]
+    assert [(gone.outputs, gone.op, gone.became) for gone in explanation.vanished] == [(("z",), "Identity", "equal to y")]
     assert [rule.name for rule in result.report.rules if rule.made] == []
     if name == "mish":
         later = passat.optimize(model, explain=True, opset=18).explain()
         assert [node.op for node in later.changed if node.op != "Neg"] == ["Mish"]
+
+
+@pytest.mark.parametrize("ir_version", [8, 10])
+def test_nodes_that_are_written_as_they_were_read_are_found_by_their_old_names(ir_version: int) -> None:
+    text = '<ir_version: %d, opset_import: ["" : 17]> g (float[n, 8] x) => (float[n, 8] y) { %s }'
+    model = onnx.parser.parse_model(text % (ir_version, "[s] s = Sigmoid (x)  [m] m = Mul (x, s)  [i] i = Identity (m)  [e] y = Exp (i)"))
+    result = passat.optimize(model, explain=True)
+    (node,) = result.explain("s").nodes
+    assert str(node) == f"{node.name} (Sigmoid) is unchanged from the input, where it is s"
+    assert node.name != "s"
+    assert str(result.explain("m")).endswith("m (Mul) is unchanged from the input")
+    assert passat.optimize(result.model, explain=True).explain("s").nodes == (node,)
+
+
+def test_nodes_that_are_computed_for_selected_positions_are_changed_however_they_are_written() -> None:
+    nodes = "[p] p = MatMul (x, w)  [s] s = Sigmoid (p)  [m] m = Mul (p, s)  [g] y = Gather <axis = 1> (m, first)"
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[n, 64, 4] x, float[4, 4] w) => (float[n, 4] y) <int64 first = {0}> { %s }'
+    explanation = passat.optimize(onnx.parser.parse_model(text % nodes), explain=True).explain()
+    for op in ("Sigmoid", "Mul"):
+        (node,) = [node for node in explanation.nodes if node.op == op]
+        assert "HoistSelections: only the selected positions are computed at m" in node.steps
 
 
 @pytest.mark.parametrize("opset", [13, 17])

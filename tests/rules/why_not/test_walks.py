@@ -32,27 +32,27 @@ def inquiry(outputs: str, nodes: str, level: int = 3, math: str = "reassociate")
         pytest.param(
             "[p] a = MatMul(x, u)  [m] m = ReduceMax<axes = [1]>(a)  [s] b = Sub(a, m)  [g] y = Gather<axis = 1>(b, first)",
             "g",
-            "there is no product that would be computed for fewer positions: all positions of nn.matmul 'p' are read by max 'm'",
+            "there is no product that would be computed for fewer positions: other positions of nn.matmul 'p' are read by max 'm'",
             id="a product that another call reads as a whole",
         ),
         pytest.param(
             "[p] a = MatMul(x, u)  [m] m = ReduceMax<axes = [1]>(a)  [s] b = Sub(a, m)  [g] y = Gather<axis = 1>(b, first)",
             "p",
-            "all positions of nn.matmul 'p' are read by max 'm'",
+            "other positions of nn.matmul 'p' are read by max 'm'",
             id="the product",
         ),
         pytest.param(
             "[p] a = MatMul(x, u)  [t] b = Tanh(a)  [d] c = Tanh(b)  [m] m = ReduceMax<axes = [1]>(c)  [s] e = Sub(c, m)"
             "  [g] y = Gather<axis = 1>(e, first)",
             "p",
-            "tanh 'd', which reads it, is computed as a whole: all positions of tanh 'd' are read by max 'm'",
+            "tanh 'd', which reads it, is computed as a whole: other positions of tanh 'd' are read by max 'm'",
             id="a product whose reader is read as a whole",
         ),
         pytest.param(
             "[p] a = MatMul(x, u)  [c] k = Concat<axis = -1>(a, x)  [m] m = ReduceMax<axes = [1, 2]>(k)  [s] b = Sub(a, m)"
             "  [g] y = Gather<axis = 1>(b, first)",
             "p",
-            "all positions of nn.matmul 'p' are read by concatenate 'c'",
+            "other positions of nn.matmul 'p' are read by concatenate 'c'",
             id="a product in a concatenation",
         ),
         pytest.param(
@@ -84,7 +84,7 @@ def test_why_a_selection_was_not_moved(nodes: str, node: str, said: str) -> None
 
 def test_a_tensor_that_is_a_result() -> None:
     asked = inquiry("float[n, m] y, float[batch, 400, 4] b", "[p] a = MatMul(x, u)  [t] b = Tanh(a)  [g] y = Gather<axis = 1>(b, first)")
-    said = "all positions of tanh 't' are read by the result of the program"
+    said = "other positions of tanh 't' are read by the result of the program"
     assert asked.answer("HoistSelections", "t").findings[0].text == said
     assert asked.answer("HoistSelections", "p").findings[0].text == f"tanh 't', which reads it, is computed as a whole: {said}"
 
