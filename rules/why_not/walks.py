@@ -106,7 +106,7 @@ def _why_left(order: Sequence[Expr], root: Expr, call: Expr, *, of_each: bool) -
     return "no selection reads it, directly or through calls that are computed position by position"
 
 
-def _beyond(order: Sequence[Expr], region: Region, call: Call) -> Expr | None:
+def _beyond(order: Sequence[Expr], region: Region, call: Expr) -> Expr | None:
     """The node at the border of a region that is computed as a whole, but would read a call position by position; None if there is none."""
     for border in order:
         if id(border) not in region.asked or id(border) in region.places:

@@ -123,7 +123,7 @@ def take_turns(
 
     def repeats_of(which: int) -> int:
         once = run(which, 1)
-        return 1 if once >= turn else max(1, round(turn / max(1e-7, min(once, run(which, 1), run(which, 1)))))
+        return 1 if once >= _SLOW * turn else max(1, round(turn / max(1e-7, min(once, run(which, 1), run(which, 1)))))
 
     repeats = [repeats_of(which) for which in range(count)]
     times: Times = [[] for _ in range(count)]
@@ -146,6 +146,9 @@ SURE: Final = 0.75
 ROUNDS: Final = (11, 101)
 SECONDS: Final = 2.0
 TURN: Final = 0.002
+_SLOW: Final = 10
+"""A model whose first run takes as many turns is slow, and not measured again before its turns. A first run may take several times as
+long as others."""
 NAMED: Final = ("roofline", "measured", "nodes", "roofline of this machine")
 
 

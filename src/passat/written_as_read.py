@@ -35,8 +35,8 @@ def name_of_node(node: "NodeProto") -> str:
 def written_as_read(
     before: "ModelProto", after: "ModelProto", module: IRModule, written: Mapping[int, Sequence[str]], node_traces: NodeTraces
 ) -> Iterator[SameNodes]:
-    """The calls of `module` that are written as several nodes which compute what the nodes did from which they come. `written` has the names
-    of the values that each call is written as."""
+    """The calls of `module` that are written as several nodes which compute what the nodes did from which they come. `written` has the
+    names of the values that each call is written as."""
     read = _Nodes(before)
     made = _Nodes(after)
     for function in module.functions.values():

@@ -129,6 +129,18 @@ def test_the_number_of_rounds_is_limited() -> None:
     assert [len(own) for own in clear] == [4, 4]
 
 
+def test_a_first_run_that_is_slower_than_a_turn_is_repeated() -> None:
+    """It allocates memory: the model may still be fast."""
+    asked: list[int] = []
+
+    def one(which: int, repeat: int) -> float:
+        asked.append(repeat)
+        return 0.001 if len(asked) > 1 else 0.02
+
+    take_turns(one, 1, rounds=(1, 1), seconds=0.0, turn=0.01)
+    assert asked == [1, 1, 1, 10]
+
+
 def test_slow_models_end_the_rounds_once_no_candidate_can_win() -> None:
     asked: list[int] = []
 
