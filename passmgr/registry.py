@@ -111,7 +111,12 @@ class PassEntry:
         missing = [name for name, option in known.items() if option.default is option.empty and name not in values]
         if missing:
             raise PassOptionError(f"the pass {self.name} requires the option {missing[0]}")
-        made = self.factory(**values)
+        try:
+            made = self.factory(**values)
+        except (TypeError, ValueError) as error:  # what the class or function checks itself
+            if isinstance(error, PassatError) or not values:
+                raise
+            raise PassOptionError(f"the pass {self.name} does not take these options: {error}") from error
         if not isinstance(made, Pass):
             raise TypeError(f"the factory of the pass {self.name} must return a Pass, but returned {made!r}")
         return made

@@ -209,16 +209,16 @@ def register_pattern_table(name: str, table: PatternTable | Callable[[], Pattern
 
 
 def get_pattern_table(name: str) -> PatternTable:
-    """The table of that name. Raises ValueError with the existing names."""
+    """The table of that name. Raises RuleError with the existing names."""
     found = _TABLES.get(name)
     if found is None:
-        raise ValueError(f"unknown pattern table {name!r}; registered: {', '.join(sorted(_TABLES)) or 'none'}")
+        raise RuleError(f"unknown pattern table {name!r}; registered: {', '.join(sorted(_TABLES)) or 'none'}")
     return found() if callable(found) else found
 
 
 def read_table(table: PatternTable | str) -> tuple[TableEntry, ...]:
-    """The rows of a table, or of the table of that name. Raises ValueError for an unknown name, TypeError for anything but a table,
-    RuleError for invalid patterns."""
+    """The rows of a table, or of the table of that name. Raises RuleError for an unknown name and for invalid patterns, TypeError for
+    anything but a table."""
     if isinstance(table, str):
         table = get_pattern_table(table)
     return tuple(map(_read, table))

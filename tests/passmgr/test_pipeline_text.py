@@ -138,6 +138,18 @@ def test_a_pass_checks_and_converts_the_options_that_it_is_made_with() -> None:
                 make(**options)
 
 
+def test_options_that_a_pass_itself_rejects_are_errors_of_one_sentence() -> None:
+    def made(rounds: int = 1) -> Saturate:
+        if rounds < 1:
+            raise ValueError("rounds must be at least 1")
+        return Saturate(rounds)
+
+    register_pass("AtLeastOne", made)
+    assert parse_pipeline("AtLeastOne{rounds=3}").passes == (Saturate(3),)
+    with pytest.raises(PipelineError, match="the pass AtLeastOne does not take these options: rounds must be at least 1"):
+        parse_pipeline("AtLeastOne{rounds=0}")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

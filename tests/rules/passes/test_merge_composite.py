@@ -273,9 +273,9 @@ class TestNamedTables:
         assert get_pattern_table(named) == [CONV_BIAS_RELU]
 
     def test_an_unknown_name(self) -> None:
-        with pytest.raises(ValueError, match="unknown pattern table 'none'; registered: "):
+        with pytest.raises(RuleError, match="unknown pattern table 'none'; registered: "):
             MergeComposite("none")
-        with pytest.raises(ValueError, match="unknown pattern table 'none'"):
+        with pytest.raises(RuleError, match="unknown pattern table 'none'"):
             parse_pipeline("MergeComposite{pattern_table=none_such}".replace("none_such", '"none"'))
 
 
