@@ -58,7 +58,7 @@ def linear_algebra() -> RulePass:
 def merge_products() -> RulePass:
     """Merges products, biases and scales that other passes have made neighbors: HoistSelections moves the selections between them, and
     CollapseBatchDims the reshapes."""
-    products = MatmulAlgebra.only("meet", "regroup", "scaled_rows", "shifted_rows", "transposed_operand")
+    products = MatmulAlgebra.only("meet", "scaled_rows", "shifted_rows", "transposed_operand")
     selections = Concatenations.only("take_run")
     sets = (ConstantFolding, products, Products.only("bias", "unflatten", "unflatten_biased"), ScaleAxis, selections)
     return RulePass(sets, name="MergeProducts", opt_level=3, after=["CollapseBatchDims"])

@@ -50,6 +50,18 @@ def test_a_transposed_operand_of_a_product_of_matrices() -> None:
     stays(merge_products(), "%x: (2, 3, 4), %w: (3, 4)", "nn.matmul(%x, transpose(%w, axes=[1, 0]))")
 
 
+def test_products_without_weights_are_not_regrouped() -> None:
+    """LinearAlgebra has done so, within limits of its own. Sixteen products of one tensor have more groupings than a stage may match."""
+    rows = var("x", (2, 16, 16))
+    made: Expr = rows
+    for _ in range(8):
+        made = ops.nn.matmul(ops.nn.matmul(made, ops.transpose(made, axes=(0, 2, 1))), made)
+    before = func(made, rows)
+    outcome = apply(merge_products(), before)
+    assert outcome.function is before
+    assert outcome.count("matched:MatmulAlgebra.regroup") == 0
+
+
 MODEL = """<ir_version: 8, opset_import: ["": 17]> model (float[batch, 4000, 4] x) => (%s)
 <float[4, 4] u = {0.5, 1, -1, 2, 0.25, 3, 1, -2, 1, 0.5, 2, 1, -1, 0.5, 1, 3}, float[4] b = {1, -0.5, 2, 0.25},
  int64 first = {0}, int64 last = {-1}, int64[1] ends = {-1}, int64[2] flat = {-1, 4}, int64[3] stack = {-1, 4000, 4}> {
