@@ -111,18 +111,21 @@ def has_regular_scale(attrs: Attrs, gamma: Term, var: Term) -> bool | str:
 
 _MARGIN: Final = 16
 """How far above the smallest normal number of its type the largest weight must be: most weights are a tenth of the largest, or more."""
+_UNKNOWN: Final = 2.0**14
+"""The largest element of a weight that is unknown until run time lies between this and its reciprocal, as far as rules assume."""
 
 
 @guard
 def stays_finite(w: Term, c: Term) -> bool | str:
-    """The product of weight and constant stays finite. For a weight unknown until run time, checks the constant alone."""
+    """The product of weight and constant stays finite. The elements of a weight unknown until run time count as 16,384."""
     return w.type.dtype not in FLOATS or _is_finite(w, _reached(w, c))
 
 
 @guard
 def stays_in_range(w: Term, c: Term) -> bool | str:
     """The product of weight and constant stays finite, and its largest elements well above the subnormal numbers, unless all are 0. Weights
-    that lose digits as subnormal numbers may add up to a normal one. For a weight unknown until run time, checks the constant alone."""
+    that lose digits as subnormal numbers may add up to a normal one. The largest element of a weight unknown until run time counts as
+    anything from 1 / 16,384 to 16,384."""
     if w.type.dtype not in FLOATS:
         return True
     finite = _is_finite(w, reached := _reached(w, c))
@@ -134,8 +137,9 @@ def _reached(w: Term, c: Term) -> float:
 
 
 def _largest(w: Term) -> float:
-    """The largest element of a weight; 1 for one unknown until run time, except for float16, whose range is short: rejects those."""
-    return w.value().largest() if w.constant is not None or w.type.dtype == "float16" else 1.0
+    """The largest element of a weight, or what it may be if unknown until run time, except for float16, whose range is short: rejects
+    those."""
+    return w.value().largest() if w.constant is not None or w.type.dtype == "float16" else _UNKNOWN
 
 
 def _is_finite(w: Term, largest: float) -> bool | str:
@@ -143,9 +147,9 @@ def _is_finite(w: Term, largest: float) -> bool | str:
 
 
 def _is_normal(w: Term, largest: float) -> bool | str:
-    """Whether the largest element is well above the subnormal numbers, or 0; True for a weight unknown until run time."""
+    """Whether the largest element is well above the subnormal numbers, or 0."""
     if w.constant is None:
-        return True
+        largest /= _UNKNOWN**2
     least = _MARGIN * float(ml_dtypes.finfo(to_numpy(w.type.dtype)).smallest_normal)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
     return not 0 < largest < least or f"the weight times the constant reaches only {largest:g}, where numbers lose digits"
 
@@ -173,7 +177,7 @@ def sum_stays_finite(b: Term, d: Term) -> bool | str:
 @guard
 def normalized_stays_in_range(attrs: Attrs, w: Term, gamma: Term, beta: Term, var: Term, *shifts: Term) -> bool | str:
     """Weight and bias of the folded product stay finite, and the weight well above the subnormal numbers. `shifts` are the mean and the
-    previous bias. For a weight unknown until run time, checks the scale alone."""
+    previous bias. A weight unknown until run time counts as in `stays_in_range`."""
     with np.errstate(all="ignore"):
         scale = float(gamma.value().largest() / np.sqrt(np.min(var.value().numpy().astype(np.float64), initial=np.inf) + attrs.epsilon))
     weight = _largest(w)

@@ -224,3 +224,11 @@ def test_operands_that_enlarge_a_tensor_of_unknown_size_stay(program: Expr, rule
     """The size may be 1, so that the dropped operand determines that of the result."""
     function = func(program)
     assert saturate(function, rules, rules__math="finite").function is function
+
+
+@pytest.mark.parametrize("scale", [3e38, 1e37, 1e-36])
+def test_scales_at_the_ends_of_the_range_stay_at_their_operand(scale: float) -> None:
+    """The other operand, which is unknown until run time, may overflow or lose digits."""
+    outcome = saturate(func(ops.nn.matmul(var("x", (500, 64)) * splat(scale), var("y", (64, 2)))), MatmulAlgebra)
+    assert outcome.count("matched:MatmulAlgebra.other_scaled_operand") > 0
+    assert outcome.fired("MatmulAlgebra.other_scaled_operand") == 0
