@@ -99,7 +99,7 @@ def _why_left(order: Sequence[Expr], root: Expr, call: Expr, *, of_each: bool) -
         return f"there is no product that would be computed for fewer positions{at}"
     for region in regions:
         if (border := _beyond(order, region, call)) is not None:
-            return f"{_said(border)}, which reads it, is computed as a whole: {_border(order, root, region, border)}"
+            return f"{_said(border)}, which depends on it, is computed as a whole: {_border(order, root, region, border)}"
     if isinstance(call, Call) and isinstance(call.op, Op) and call.op.name in SELECTING:
         whole = selection(call, of_each) is not None
         return "the selections from its operand select most of the positions together" if whole else _NO_SELECTION

@@ -45,7 +45,7 @@ def inquiry(outputs: str, nodes: str, level: int = 3, math: str = "reassociate")
             "[p] a = MatMul(x, u)  [t] b = Tanh(a)  [d] c = Tanh(b)  [m] m = ReduceMax<axes = [1]>(c)  [s] e = Sub(c, m)"
             "  [g] y = Gather<axis = 1>(e, first)",
             "p",
-            "tanh 'd', which reads it, is computed as a whole: other positions of tanh 'd' are read by max 'm'",
+            "tanh 'd', which depends on it, is computed as a whole: other positions of tanh 'd' are read by max 'm'",
             id="a product whose reader is read as a whole",
         ),
         pytest.param(
@@ -86,7 +86,7 @@ def test_a_tensor_that_is_a_result() -> None:
     asked = inquiry("float[n, m] y, float[batch, 400, 4] b", "[p] a = MatMul(x, u)  [t] b = Tanh(a)  [g] y = Gather<axis = 1>(b, first)")
     said = "other positions of tanh 't' are read by the result of the program"
     assert asked.answer("HoistSelections", "t").findings[0].text == said
-    assert asked.answer("HoistSelections", "p").findings[0].text == f"tanh 't', which reads it, is computed as a whole: {said}"
+    assert asked.answer("HoistSelections", "p").findings[0].text == f"tanh 't', which depends on it, is computed as a whole: {said}"
 
 
 def test_more_than_half_of_the_positions() -> None:
