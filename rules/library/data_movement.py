@@ -89,7 +89,7 @@ def one_part(x: Term, whole: Term) -> bool | str:
 
 @guard
 def repeats_single_elements(x: Term, wide: Term) -> bool | str:
-    """Each axis keeps its size, or had size 1: copies of several elements in turn are no broadcast, whatever the sizes are at run time."""
+    """Each axis keeps its size, or had size 1: copies of several elements in turn are no broadcast, even if sizes allow it at run time."""
     wider = zip(reversed(x.type.shape), reversed(wide.type.shape), strict=False)
     return all(given == 1 or same_dim(given, made) for given, made in wider) or f"repeats several elements of {x.type!r}"
 
