@@ -238,7 +238,7 @@ _EXCHANGED = {"transpose_a": other(q), "transpose_b": other(p)}
 class MatmulAlgebra(RuleSet):
     """Merges linear maps that are chained or summed where this is cheaper, and folds scales and shifts into weights. Reassociates products
     of non-constants by cost, with budgets that bound the exponential number of forms. Groups queries instead of repeating heads. Moves
-    scales to the other operand of a product, and transposes into flags of products and past products."""
+    scales of right operands to left ones, and transposes into flags of products and past products."""
 
     meet = _MET.when(keeps_width(_RIGHT_W))
     meet_larger = _MET.when(narrows(_RIGHT_W)).exploring()
@@ -319,12 +319,8 @@ class MatmulAlgebra(RuleSet):
         .exploring()
     )
     other_scaled_operand = (
-        (
-            product(side(left=x * c, right=x), side(left=y, right=y * c))
-            >> product(side(left=x, right=x * _NUMBER), side(left=y * _NUMBER, right=y))
-        )
-        .when(is_float(x), is_scalar(c, side(left=x, right=y)), is_not(c, 1))
-        .when(is_finite(c), stays_in_range(side(left=y, right=x), c))
+        (product(x, y * c) >> product(x * _NUMBER, y))
+        .when(is_float(x), is_scalar(c, y), is_not(c, 1), is_finite(c), stays_in_range(x, c))
         .inexact("scales the other operand")
         .exploring()
     )
