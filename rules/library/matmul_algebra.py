@@ -84,6 +84,14 @@ def narrows(w: Term) -> bool | str:
 
 
 @guard
+def is_not_square(whole: Term) -> bool | str:
+    """The numbers of rows and columns differ, as those of queries and cached keys do. Otherwise either operand is as cheap to scale, and
+    looking for places for its scale takes a tenth of the time of a decoder."""
+    shape = whole.type.shape
+    return len(shape) < 2 or not same_dim(*shape[-2:]) or f"the product is {whole.type!r}, whose operands are as cheap to scale"
+
+
+@guard
 def has_entries(y: Term) -> bool | str:
     """The matrices are certainly nonempty: an empty sum is 0 even if another factor is infinite."""
     return all(at_least(dim, 1) for dim in y.type.shape[-2:]) or f"matrices of {y.type!r} may be empty"
@@ -320,7 +328,7 @@ class MatmulAlgebra(RuleSet):
     )
     other_scaled_operand = (
         (product(x, y * c) >> product(x * _NUMBER, y))
-        .when(is_float(x), is_scalar(c, y), is_not(c, 1), is_finite(c), stays_in_range(x, c))
+        .when(is_float(x), is_scalar(c, y), is_not(c, 1), is_finite(c), stays_in_range(x, c), is_not_square(product(x, y * c)))
         .inexact("scales the other operand")
         .exploring()
     )

@@ -229,3 +229,10 @@ def test_scales_at_the_ends_of_the_range_stay_at_their_operand(scale: float) -> 
     outcome = saturate(func(ops.nn.matmul(var("x", (500, 64)), var("y", (64, 2)) * splat(scale))), MatmulAlgebra)
     assert outcome.count("matched:MatmulAlgebra.other_scaled_operand") > 0
     assert outcome.fired("MatmulAlgebra.other_scaled_operand") == 0
+
+
+def test_scales_stay_at_operands_of_square_products() -> None:
+    """Each operand is as cheap to scale as the other."""
+    keys = var("k", (4, "n")) * splat(0.5)
+    assert saturate(func(ops.nn.matmul(var("q", ("n", 4)), keys)), MatmulAlgebra).fired("MatmulAlgebra.other_scaled_operand") == 0
+    assert saturate(func(ops.nn.matmul(var("q", ("m", 4)), keys)), MatmulAlgebra).fired("MatmulAlgebra.other_scaled_operand") > 0
