@@ -391,16 +391,12 @@ def read_leniently(path: str, variant: Variant = AS_GIVEN) -> Given:
 
 
 CHECKS: Mapping[str, Callable[[Given, Comparing, float], Check]] = {
-    "wrong": lambda given, how, _: WrongValue(_reference(given, how)),
+    "wrong": lambda given, how, _: WrongValue(given.reference(how)),
     "slower": lambda given, how, margin: Slower(given.source.runnable, given.source.folder, margin=margin, how=how, doubt=margin / 4),
     "larger": lambda given, _, margin: Larger(given.module, given.source.folder, margin=margin),
     "crash": lambda given, _how, _margin: Crash(given.source.folder),
 }
 """The named checks. Each creates a check from a model, comparison settings, and the margin of times and sizes."""
-
-
-def _reference(given: Given, how: Comparing) -> Reference:
-    return Reference(given.source.runnable, how, folder=given.source.folder, proto=given.source.read_before)
 
 
 def make_check(check: str, given: Given, how: Comparing, margin: float = 0.1) -> Check:

@@ -16,7 +16,7 @@ from passat.rules.cost import CostModel, Roofline, cost_model
 from passat.rules.engine.trace import Trace
 from passat.settings import DEFAULT_LEVEL, Settings
 from passat.source import Source
-from passat.verify import Comparing, comparing
+from passat.verify import Comparing, Reference, comparing
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -89,6 +89,10 @@ class Given:
     source: Source
     proto: "ModelProto"
     module: IRModule
+
+    def reference(self, how: Comparing) -> Reference:
+        """The input, to which results are compared. Raises OnnxError, VerifyError."""
+        return Reference(self.source.runnable, how, folder=self.source.folder, proto=self.source.read_before)
 
 
 @dataclass(frozen=True, eq=False)

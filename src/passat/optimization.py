@@ -226,7 +226,7 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome, reference: Refe
     with report.clock("verify"):
         job.tell("comparing with the original on ONNX Runtime")
         try:
-            reference = reference or Reference(source.runnable, job.how, folder=source.folder, proto=source.read_before)
+            reference = reference or given.reference(job.how)
         except VerifyError as error:
             raise VerifyError(f"{error}; --no-verify, or verify=False, skips the comparison") from None
         report.verification = reference.check(outcome.model)

@@ -54,7 +54,7 @@ def _correction(data: Expr, axes: tuple[int, ...] | None, exclude: bool) -> Expr
         return const(count / (count - 1), type_.dtype)
     shape = call("shape_of", data, dtype="int64")
     taken = call("prod", call("take", shape, const(np.array(reduced, np.int64)), axis=0), axis=None)
-    number = call("cast", taken, dtype="float64")  # float16 has no numbers above 65504
+    number = call("cast", taken, dtype="float64")  # the largest finite float16 is 65504
     return call("cast", call_op("divide", number, call_op("subtract", number, const(1.0, "float64"))), dtype=type_.dtype)
 
 
