@@ -166,8 +166,15 @@ def _normal(terms: Mapping[Monomial, int]) -> "Dim":
 def divide(dividend: Dim, divisor: Dim) -> Dim:
     """Floor division of sizes: a polynomial if the division is exact, an atom otherwise; `Any` for unknown or zero divisors.
 
-    >>> divide(7, 2), divide(SymDim.named("n") * 6, 3), divide(5, 0)
+    >>> n = SymDim.named("n")
+    >>> divide(7, 2), divide(6 * n, 3), divide(5, 0)
     (3, 2*n, ?)
+
+    Quotients by a positive integer have a normal form, so that sizes that are computed in different ways are equal: whole multiples of the
+    divisor are outside, quotients of quotients are one, and the first factor is positive.
+
+    >>> divide(2 * n + 1, 2), divide(n - 2, 2) + 1, divide(divide(n + 1, 2) + 1, 2), -divide(-n, 2)
+    (n, n//2, (n + 3)//4, (n + 1)//2)
     """
     if isinstance(dividend, Any) or isinstance(divisor, Any) or divisor == 0:
         return ANY
@@ -190,10 +197,50 @@ def divide(dividend: Dim, divisor: Dim) -> Dim:
             quotient[tuple(rest)] = coefficient // factor
         else:
             return _normal(quotient)
+        if not names and factor > 1:
+            return _quotient(dividend, factor)
     return SymDim.named(f"{_bracketed(dividend)}//{_bracketed(divisor)}")
 
 
-def _bracketed(dim: int | SymDim) -> str:
+def _quotient(dividend: SymDim, divisor: int) -> Dim:
+    """The normal form of an inexact quotient by an integer above 1."""
+    whole: dict[Monomial, int] = {}
+    rest: dict[Monomial, int] = {}
+    constant = 0
+    for monomial, coefficient in dividend.terms:
+        if not monomial:
+            whole[monomial], constant = divmod(coefficient, divisor)
+        else:
+            sign = 1 if coefficient > 0 else -1
+            whole[monomial] = sign * (abs(coefficient) // divisor)
+            if coefficient % divisor:
+                rest[monomial] = sign * (abs(coefficient) % divisor)
+    outside = _normal(whole)
+    if not rest:
+        return outside
+    if rest[min(rest)] < 0:  # the floor of -x/d is minus the ceiling of x/d
+        return outside - divide(divisor - 1 - constant - SymDim(rest.items()), divisor)
+    common = math.gcd(divisor, *rest.values())
+    if common > 1:  # the floor of (2*x + 1)/4 is that of x/2
+        fewer = SymDim((monomial, coefficient // common) for monomial, coefficient in rest.items())
+        return outside + divide(fewer + constant // common, divisor // common)
+    inner = _parts(next(iter(rest))) if list(rest.values()) == [1] else None
+    if inner is not None:
+        return outside + divide(inner[0] + inner[1] * constant, inner[1] * divisor)
+    return outside + SymDim.named(f"{_bracketed(SymDim(rest.items()) + constant)}//{divisor}")
+
+
+@functools.lru_cache(10_000)
+def _parts(monomial: Monomial) -> tuple[SymDim, int] | None:
+    """Dividend and divisor of a quotient by a positive integer; None for other monomials."""
+    dividend, slashes, divisor = monomial[0].rpartition("//")
+    if len(monomial) > 1 or not slashes or not divisor.isdigit() or dividend.startswith(("min(", "max(")):
+        return None
+    found = _parsed(dividend, SymDim.named)
+    return (found, int(divisor)) if isinstance(found, SymDim) else None
+
+
+def _bracketed(dim: Dim) -> str:
     text = repr(dim)
     return text if re.fullmatch(r"\w+", text) else f"({text})"
 

@@ -1,10 +1,11 @@
-"""The pass SimplifyShapes: canonicalizes shape arithmetic, and reads sizes from program inputs.
+"""The pass SimplifyShapes: canonicalizes shape arithmetic, and reads each size from one tensor, an input if one has it.
 
 Exporters read the same size from many tensors, whole shapes or parts, and join them by concatenation or selection. Shape arithmetic knows
 the elements of a small integer tensor as expressions over named sizes. If these are sizes of inputs, the tensor is computed from the
-inputs, and the original tensors need not be computed for their shapes.
+inputs, and the original tensors need not be computed for their shapes. Other sizes, such as that of the result of a convolution, are read
+from the first tensor whose shape the program reads and that has them.
 
-A walk, not rules: the sizes of inputs, and the cheapest way to read one, depend on the whole program.
+A walk, not rules: which tensor is the first, and the cheapest way to read a size, depend on the whole program.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from passat.ir.expr import Call, Constant, Expr, Function, Tuple, Var
+from passat.ir.expr import Call, Constant, Expr, Function, If, Let, Match, Tuple, Var
 from passat.ir.infer import infer_type, known_value
 from passat.ir.module import IRModule
 from passat.ir.op import get_op
@@ -24,16 +25,20 @@ from passat.ir.traverse import children, post_order, rewrite, with_children
 from passat.ir.types import TensorType, tensor_type
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 
-Source: TypeAlias = tuple[Var, int]
-"""An input and one of its axes."""
+Source: TypeAlias = tuple[Expr, int, Shape]
+"""A tensor, one of its axes, and its shape."""
+Sources: TypeAlias = dict[SymDim, list[Source]]
+"""Where a size can be read, the best tensor first."""
 _SINCE: Final = 15
 """The first opset in which Shape reads a part of a shape."""
+_SHAPE_OF: Final = get_op("shape_of")
 
 
 @register_pass("relay._transform.SimplifyShapes")
 @dataclass(frozen=True)
 class SimplifyShapes(FunctionPass):
-    """Reads vectors and scalars of sizes from the program inputs, in one canonical form, where that takes no more calls."""
+    """Reads vectors and scalars of sizes from the program inputs, and sizes that no input has from the first tensor that has them, in one
+    canonical form, where that takes no more calls."""
 
     info = PassInfo(2, "SimplifyShapes", ["InferType", "ReadOpaque"], provides=("types",), preserves=("types",), after=["SimplifyExpr"])
 
@@ -44,7 +49,7 @@ class SimplifyShapes(FunctionPass):
 
 
 def simplify_shapes(function: Function) -> Function:
-    """The function with sizes read from its inputs; itself if nothing changes or more calls would be needed.
+    """The function with each size read from one tensor; itself if nothing changes or more calls would be needed.
 
     Nested functions, such as the branches of an ONNX `If`, read sizes from their own inputs.
     """
@@ -66,23 +71,26 @@ def in_each_function(function: Function, change: Callable[[Function], Function])
 
 
 def _simplified(function: Function) -> Function:
-    """The function with sizes read from its inputs, apart from nested functions."""
-    sources = _sources(function.params)
-    if not sources:
-        return function
-    forms = _Forms(sources)
-    made: dict[int, Expr] = {}
-    order = own_nodes(function.body)
-    for node in order:
-        found = forms.of(node)
-        if found is None:
-            inner = not isinstance(node, Function)
-            found = with_children(node, [made[id(part)] for part in children(node)]) if inner else node
-        made[id(node)] = found
-    body = made[id(function.body)]
-    if body is function.body or _calls(body) > sum(isinstance(node, Call) for node in order):
+    """The function with each size read from one tensor, apart from nested functions."""
+    inputs, calls = _of_inputs(function.params), _calls(function.body)
+    scopes = any(isinstance(node, (Let, If, Match)) for node in own_nodes(function.body))  # a value in a branch is not known behind it
+    body = _read_by(_Forms(inputs, only_inputs=scopes), function.body)
+    if body is not function.body and _calls(body) >= calls and not scopes:
+        body = _read_by(_Forms(inputs, only_inputs=True), function.body)
+    if body is function.body or _calls(body) > calls:
         return function
     return infer_type(Function(function.params, body, function.ret_type, function.type_params, function.attrs, function.span))
+
+
+def _read_by(forms: "_Forms", body: Expr) -> Expr:
+    """The body with sizes in their canonical forms."""
+    made: dict[int, Expr] = {}
+    for node in own_nodes(body):
+        if isinstance(node, Call) and node.op is _SHAPE_OF:
+            forms.add(made[id(node.args[0])], tensor_type(node.args[0].checked_type).shape)
+        new = node if isinstance(node, Function) else with_children(node, [made[id(part)] for part in children(node)])
+        made[id(node)] = forms.of(node, new)
+    return made[id(body)]
 
 
 def own_nodes(body: Expr) -> Sequence[Expr]:
@@ -94,78 +102,101 @@ def _calls(body: Expr) -> int:
     return sum(isinstance(node, Call) for node in own_nodes(body))
 
 
-def _sources(params: Sequence[Var]) -> dict[SymDim, Source]:
+def _of_inputs(params: Sequence[Var]) -> Sources:
     """The first input and axis for each named size that occurs by itself."""
-    found: dict[SymDim, Source] = {}
+    found: Sources = {}
     for param in params:
         if isinstance(param.checked_type, TensorType):
-            for axis, dim in enumerate(param.checked_type.shape):
+            shape = param.checked_type.shape
+            for axis, dim in enumerate(shape):
                 if isinstance(dim, SymDim) and len(dim.terms) == 1 and len(dim.terms[0][0]) == 1 and dim.terms[0][1] == 1:
-                    found.setdefault(dim, (param, axis))
+                    found.setdefault(dim, [(param, axis, shape)])
     return found
 
 
 class _Forms:
-    """The canonical expression for each list of sizes."""
+    """The canonical expression for each list of sizes. With `only_inputs` no size is read from another tensor."""
 
-    def __init__(self, sources: dict[SymDim, Source]) -> None:
-        self._sources = sources
+    def __init__(self, of_inputs: Sources, *, only_inputs: bool = False) -> None:
+        self._of_inputs = of_inputs
+        self._of_all = dict(of_inputs)
+        self._only_inputs = only_inputs
         self._made: dict[tuple[tuple[Dim, ...], bool], Expr] = {}
 
-    def of(self, node: Expr) -> Expr | None:
-        """The replacement of a call that computes sizes; None for any other node, and if an input lacks one of the sizes."""
+    def add(self, tensor: Expr, shape: Shape) -> None:
+        """Reads sizes from a tensor whose shape the program reads, if it has a size that no tensor before it has."""
+        if self._only_inputs or all(not isinstance(dim, SymDim) or dim in self._of_all for dim in shape):
+            return
+        for axis, dim in enumerate(shape):
+            if isinstance(dim, SymDim):
+                self._of_all[dim] = [*self._of_all.get(dim, ()), (tensor, axis, shape)]
+
+    def of(self, node: Expr, new: Expr) -> Expr:
+        """What replaces a call that computes sizes: their canonical form, or the first call that computes them, where no tensor before it
+        has all of them. `new` for any other node, which is the node with new operands."""
         type_ = node._checked_type
         if not isinstance(node, Call) or not isinstance(type_, TensorType) or type_.dtype != "int64" or type_.ndim > 1:
-            return None
+            return new
         value = known_value(node) if type_.is_static else None
         if not isinstance(value, np.ndarray):
-            return None
+            return new
         dims: tuple[Dim, ...] = tuple(value.reshape(-1).tolist())
         symbols = [dim for dim in dims if isinstance(dim, SymDim)]
-        if not symbols or not all(isinstance(dim, int) or dim in self._sources for dim in dims):
-            return None
+        if not symbols or not all(isinstance(dim, (int, SymDim)) for dim in dims):
+            return new
         key = (dims, type_.ndim == 0)
         if key not in self._made:
-            vector = self._vector(dims)
-            self._made[key] = _call("squeeze", vector, axis=(0,)) if type_.ndim == 0 else vector
+            if all(dim in self._of_all for dim in symbols):
+                vector = self._vector(dims, self._of_inputs if all(dim in self._of_inputs for dim in symbols) else self._of_all)
+                self._made[key] = _call("squeeze", vector, axis=(0,)) if type_.ndim == 0 else vector
+            elif self._only_inputs:
+                return new
+            else:
+                self._made[key] = new
         return self._made[key]
 
-    def _vector(self, dims: tuple[Dim, ...]) -> Expr:
-        """A vector of sizes: a concatenation of constants and of the longest possible parts of input shapes."""
+    def _vector(self, dims: tuple[Dim, ...], sources: Sources) -> Expr:
+        """A vector of sizes: a concatenation of constants and of the longest possible parts of shapes."""
         parts: list[Expr] = []
         at = 0
         while at < len(dims):
-            end = at + 1
-            first = dims[at]
-            if isinstance(first, SymDim):
-                param, axis = self._sources[first]
-                shape = _shape(param)[axis:]
-                while end < len(dims) and end - at < len(shape) and dims[end] == shape[end - at] and self._is_of(param, dims[end]):
-                    end += 1
-                parts.append(self._part(param, axis, axis + end - at))
+            size = next((place for place in range(at, len(dims)) if isinstance(dims[place], SymDim)), len(dims))
+            runs = [_run(dims[at:], size - at, source, sources) for source in _sources(dims, size, sources)]
+            tensor, shape, start, count = max(runs, key=lambda run: run[3], default=(None, (), 0, 0))
+            if tensor is None or count == 0:
+                count = size - at
+                parts.append(Constant(Tensor.dense(np.asarray(dims[at : at + count], np.int64), "int64")))
             else:
-                while end < len(dims) and isinstance(dims[end], int):
-                    end += 1
-                parts.append(Constant(Tensor.dense(np.asarray(dims[at:end], np.int64), "int64")))
-            at = end
+                parts.append(self._part(tensor, shape, start, start + count))
+            at += count
         return parts[0] if len(parts) == 1 else _call("concatenate", Tuple(parts), axis=0)
 
-    def _is_of(self, param: Var, dim: Dim) -> bool:
-        """True if a size is a constant, or read from this input."""
-        return not isinstance(dim, SymDim) or self._sources[dim][0] is param
-
-    def _part(self, param: Var, start: int, end: int) -> Expr:
-        shape = _shape(param)
+    def _part(self, tensor: Expr, shape: Shape, start: int, end: int) -> Expr:
         key = (shape[start:end], False)
         if key not in self._made:
-            self._made[key] = _call("shape_of", param, start=start or None, end=None if end == len(shape) else end)
+            self._made[key] = _call("shape_of", tensor, start=start or None, end=None if end == len(shape) else end)
         return self._made[key]
 
 
-def _shape(param: Var) -> Shape:
-    return tensor_type(param.checked_type).shape
+def _sources(dims: Sequence[Dim], place: int, sources: Sources) -> Sequence[Source]:
+    """The tensors from which a size of a list can be read; none at its end."""
+    dim = dims[place] if place < len(dims) else None
+    return sources[dim] if isinstance(dim, SymDim) else ()
+
+
+def _run(dims: Sequence[Dim], size: int, source: Source, sources: Sources) -> tuple[Expr, Shape, int, int]:
+    """The part of the shape of a tensor with which sizes begin, of which `dims[size]` is read from this tensor, and the number of sizes:
+    all that follow each other in the shape, and are constants or read from this tensor. The number is 0 if the part does not begin there."""
+    tensor, axis, shape = source
+    start, count = axis - size, 0
+    if start >= 0:
+        for dim, other in zip(dims, shape[start:], strict=False):
+            if dim != other or (isinstance(dim, SymDim) and all(tensor is not one for one, _, _ in sources[dim])):
+                break
+            count += 1
+    return tensor, shape, start, count if count > size else 0
 
 
 def _call(name: str, operand: Expr, **attrs: object) -> Expr:
     of = get_op(name)
-    return infer_type(Call(of, (operand,), of.bind_attrs(attrs)))
+    return Call(of, (operand,), of.bind_attrs(attrs))

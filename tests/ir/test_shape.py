@@ -114,7 +114,14 @@ def test_numbers_may_stand_on_both_sides(calculate: Callable[[Dim, Dim], Dim]) -
         ((n + 1) // 2, "(n + 1)//2"),
         ((n + 1) // 2 * 2, "2*((n + 1)//2)"),
         (-(n // 3), "-(n//3)"),
-        (((n + 1) // 2 + 1) // 2, "((n + 1)//2 + 1)//2"),
+        (((n + 1) // 2 + 1) // 2, "(n + 3)//4"),
+        ((n - 2) // 2 + 1, "n//2"),
+        ((2 * n + 1) // 2, "n"),
+        ((2 * n + 3) // 4, "(n + 1)//2"),
+        ((5 * n) // 2, "2*n + n//2"),
+        (-(-n // 4), "(n + 3)//4"),
+        (((n + 1) // m + 1) // 2, "((n + 1)//m + 1)//2"),
+        ((2 * (n // 2) + 1) // 3, "(2*(n//2) + 1)//3"),
         (7 // n, "7//n"),
         (0 // n, "0"),
         (n // n, "1"),
@@ -127,6 +134,14 @@ def test_numbers_may_stand_on_both_sides(calculate: Callable[[Dim, Dim], Dim]) -
 )
 def test_text_of_dimensions(dim: Dim, text: str) -> None:
     assert repr(dim) == text
+
+
+@settings(max_examples=share(35, 100))
+@given(formulas(), st.integers(2, 6), st.integers(-3, 3))
+def test_whole_multiples_are_outside_of_quotients(formula: Formula, divisor: int, count: int) -> None:
+    dim = formula(SymDim.named)
+    assume(not isinstance(dim, Any))
+    assert divide(dim + count * divisor, divisor) == divide(dim, divisor) + count
 
 
 @pytest.mark.parametrize("text", ["floor(x)", "a b", "n +", "(n", "n)", "", "*", "2 3", "a,b", "größe!", "min(n)", "n//0", "(" * 100_000])

@@ -66,6 +66,51 @@ def test_shape_arithmetic_that_cancels() -> None:
     )
 
 
+HALVES = "%x: (b, 3, h, w), %k: (4, 3, 2, 2)"
+SIZES = """%0 = nn.conv2d(%x, %k, strides=[2, 2]); %1 = nn.relu(%0); %2 = shape_of(%0); %3 = take(%2, 0i64, axis=0);
+%4 = take(%2, 2i64, axis=0); %5 = take(%2, 3i64, axis=0); %6 = shape_of(%1); %7 = take(%6, 2i64, axis=0); %8 = take(%6, 3i64, axis=0)"""
+
+
+def test_sizes_that_no_input_has_are_read_from_the_first_tensor_that_has_them() -> None:
+    folds(
+        SimplifyShapes(),
+        HALVES,
+        f"""{SIZES}; %9 = (expand_dims(%3, axis=[0]), full(2i64, shape=[2]), expand_dims(%4, axis=[0]), expand_dims(%5, axis=[0]));
+        (dyn.reshape(%1, concatenate(%9)), dyn.full(0f, concatenate((expand_dims(%7, axis=[0]), expand_dims(%8, axis=[0])))))""",
+        """%0 = nn.conv2d(%x, %k, strides=[2, 2]); %1 = shape_of(%0, start=2); %2 = (shape_of(%x, end=1), full(2i64, shape=[2]), %1);
+        (dyn.reshape(nn.relu(%0), concatenate(%2)), dyn.full(0f, %1))""",
+    )
+
+
+def test_constants_beside_a_size_are_read_with_it() -> None:
+    becomes(
+        SimplifyShapes(),
+        HALVES,
+        f"{SIZES}; %9 = (take(%2, full(1i64, shape=[1]), axis=0), expand_dims(%7, axis=[0]), expand_dims(%8, axis=[0])); dyn.full(0f, concatenate(%9))",
+        "dyn.full(0f, shape_of(nn.conv2d(%x, %k, strides=[2, 2]), start=1))",
+    )
+
+
+def test_sizes_that_no_tensor_has_are_computed_once() -> None:
+    twice = "%0 = take(shape_of(%x), 1i64, axis=0); %1 = multiply(%0, 2i64); %2 = add(%0, %0)"
+    becomes(
+        SimplifyShapes(),
+        DATA,
+        f"{twice}; (arange(0i64, %1, 1i64), arange(1i64, %2, 1i64))",
+        "%0 = squeeze(shape_of(%x, start=1, end=2), axis=[0]); %1 = multiply(%0, 2i64); (arange(0i64, %1, 1i64), arange(1i64, %1, 1i64))",
+        sharing=True,
+    )
+
+
+def test_sizes_in_a_branch_are_not_read_behind_it() -> None:
+    stays(
+        SimplifyShapes(),
+        f"{HALVES}, %c: () bool",
+        """%0 = if (%c) { dyn.full(0f, shape_of(nn.conv2d(%x, %k, strides=[2, 2]))) } else { dyn.full(1f, shape_of(nn.conv2d(%x, %k, strides=[2, 2]))) };
+        (%0, shape_of(nn.max_pool2d(nn.conv2d(%x, %k, strides=[2, 2]), pool_size=[1, 1])))""",
+    )
+
+
 @pytest.mark.parametrize(
     ("signature", "body"),
     [

@@ -94,8 +94,10 @@ def test_slices_are_clamped_as_by_onnx_runtime() -> None:
 def test_bounds() -> None:
     assert least(ANY) is None
     assert least(N * M + 2) == 2
-    assert least((N - 3) // 2) is None
-    assert least((N + 3) // 2) == 0
+    assert least((N - 3) // 2) == -2
+    assert least((N - M) // 2) is None
+    assert least((N + 3) // 2) == 1
+    assert least((N + M) // 2) == 0
     assert least(positive_part(N - 3)) == 0
     assert positive_part(ANY) is ANY
     assert positive_part(-3) == 0
