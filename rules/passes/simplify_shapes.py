@@ -132,8 +132,8 @@ class _Forms:
                 self._of_all[dim] = [*self._of_all.get(dim, ()), (tensor, axis, shape)]
 
     def of(self, node: Expr, new: Expr) -> Expr:
-        """What replaces a call that computes sizes: their canonical form, or the first call that computes them, where no tensor before it
-        has all of them. `new` for any other node, which is the node with new operands."""
+        """What replaces a call that computes sizes: their canonical form, or the first call that computes them, where nothing before it has
+        all of them. `new` for any other node, which is the node with new operands."""
         type_ = node._checked_type
         if not isinstance(node, Call) or not isinstance(type_, TensorType) or type_.dtype != "int64" or type_.ndim > 1:
             return new
@@ -146,7 +146,7 @@ class _Forms:
             return new
         key = (dims, type_.ndim == 0)
         if key not in self._made:
-            if all(dim in self._of_all for dim in symbols):
+            if all(dim in self._of_all or self._is_computed(dim) for dim in symbols):
                 vector = self._vector(dims, self._of_inputs if all(dim in self._of_inputs for dim in symbols) else self._of_all)
                 self._made[key] = _call("squeeze", vector, axis=(0,)) if type_.ndim == 0 else vector
             elif self._only_inputs:
@@ -155,19 +155,32 @@ class _Forms:
                 self._made[key] = new
         return self._made[key]
 
+    def _is_computed(self, dim: Dim) -> bool:
+        return ((dim,), False) in self._made or ((dim,), True) in self._made
+
+    def _computed(self, dim: Dim) -> Expr:
+        """A vector of one size that a call before computes."""
+        key = (dim,), False
+        if key not in self._made:
+            self._made[key] = _call("expand_dims", self._made[(dim,), True], axis=(0,))
+        return self._made[key]
+
     def _vector(self, dims: tuple[Dim, ...], sources: Sources) -> Expr:
-        """A vector of sizes: a concatenation of constants and of the longest possible parts of shapes."""
+        """A vector of sizes: a concatenation of constants, of the longest possible parts of shapes, and of sizes that were computed."""
         parts: list[Expr] = []
         at = 0
         while at < len(dims):
             size = next((place for place in range(at, len(dims)) if isinstance(dims[place], SymDim)), len(dims))
             runs = [_run(dims[at:], size - at, source, sources) for source in _sources(dims, size, sources)]
             tensor, shape, start, count = max(runs, key=lambda run: run[3], default=(None, (), 0, 0))
-            if tensor is None or count == 0:
-                count = size - at
-                parts.append(Constant(Tensor.dense(np.asarray(dims[at : at + count], np.int64), "int64")))
-            else:
+            if tensor is not None and count > 0:
                 parts.append(self._part(tensor, shape, start, start + count))
+            elif size > at:
+                count = size - at
+                parts.append(Constant(Tensor.dense(np.asarray(dims[at:size], np.int64), "int64")))
+            else:
+                count = 1
+                parts.append(self._computed(dims[at]))
             at += count
         return parts[0] if len(parts) == 1 else _call("concatenate", Tuple(parts), axis=0)
 
@@ -181,17 +194,17 @@ class _Forms:
 def _sources(dims: Sequence[Dim], place: int, sources: Sources) -> Sequence[Source]:
     """The tensors from which a size of a list can be read; none at its end."""
     dim = dims[place] if place < len(dims) else None
-    return sources[dim] if isinstance(dim, SymDim) else ()
+    return sources.get(dim, ()) if isinstance(dim, SymDim) else ()
 
 
 def _run(dims: Sequence[Dim], size: int, source: Source, sources: Sources) -> tuple[Expr, Shape, int, int]:
-    """The part of the shape of a tensor with which sizes begin, of which `dims[size]` is read from this tensor, and the number of sizes:
-    all that follow each other in the shape, and are constants or read from this tensor. The number is 0 if the part does not begin there."""
+    """The part of the shape of a tensor with which sizes begin, where `dims[size]` is on the axis of the source, and how many sizes it has:
+    all that follow each other in the shape, and are constants or read from this tensor; 0 if the sizes before the axis differ."""
     tensor, axis, shape = source
     start, count = axis - size, 0
     if start >= 0:
         for dim, other in zip(dims, shape[start:], strict=False):
-            if dim != other or (isinstance(dim, SymDim) and all(tensor is not one for one, _, _ in sources[dim])):
+            if dim != other or (isinstance(dim, SymDim) and all(tensor is not one for one, _, _ in sources.get(dim, ()))):
                 break
             count += 1
     return tensor, shape, start, count if count > size else 0
