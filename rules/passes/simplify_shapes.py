@@ -72,7 +72,10 @@ def in_each_function(function: Function, change: Callable[[Function], Function])
 
 def _simplified(function: Function) -> Function:
     """The function with each size read from one tensor, apart from nested functions."""
-    inputs, calls = _of_inputs(function.params), _calls(function.body)
+    inputs = _of_inputs(function.params)
+    if not inputs:
+        return function
+    calls = _calls(function.body)
     scopes = any(isinstance(node, (Let, If, Match)) for node in own_nodes(function.body))  # a value in a branch is not known behind it
     body = _read_by(_Forms(inputs, only_inputs=scopes), function.body)
     if body is not function.body and _calls(body) >= calls and not scopes:
