@@ -160,6 +160,12 @@ def _normal(terms: Mapping[Monomial, int]) -> "Dim":
     kept = [(monomial, coefficient) for monomial, coefficient in terms.items() if coefficient]
     if not kept:
         return 0
+    for monomial, coefficient in kept:
+        if monomial and monomial[0].startswith("max(0, ") and len(kept) > 1 and len(monomial) == 1:
+            whole = _whole(monomial[0], (names[0] for names, other in kept if len(names) == 1 and other == coefficient))
+            if whole is not None:
+                rest = {names: other for names, other in kept if names not in (monomial, (whole[0],))}
+                return _normal(rest) + coefficient * whole[1]
     return kept[0][1] if len(kept) == 1 and not kept[0][0] else SymDim(kept)
 
 
@@ -238,6 +244,30 @@ def _parts(monomial: Monomial) -> tuple[SymDim, int] | None:
         return None
     found = _parsed(dividend, SymDim.named)
     return (found, int(divisor)) if isinstance(found, SymDim) else None
+
+
+def _whole(positive_part: str, atoms: Iterable[str]) -> tuple[str, Dim] | None:
+    """The atom `min(a, b)` among some whose sum with the atom `max(0, a - b)` is `a`, such as the sizes of two parts of an axis, and `a`."""
+    difference = _operands(positive_part)
+    for atom in atoms:
+        parts = _operands(atom) if atom.startswith("min(") else None
+        if parts is not None and difference is not None and difference[1] in (parts[0] - parts[1], parts[1] - parts[0]):
+            return atom, parts[0] if difference[1] == parts[0] - parts[1] else parts[1]
+    return None
+
+
+@functools.lru_cache(10_000)
+def _operands(atom: str) -> tuple[Dim, Dim] | None:
+    """The operands of a minimum or maximum."""
+    tokens = _tokens(atom)
+    if tokens is None or tokens[:1] not in (("min",), ("max",)):
+        return None
+    try:
+        first, rest = _sum(tokens[2:], SymDim.named)
+        second, _ = _sum(rest[1:], SymDim.named)
+    except (IndexError, ValueError, RecursionError):
+        return None
+    return first, second
 
 
 def _bracketed(dim: Dim) -> str:

@@ -106,6 +106,14 @@ def test_bounds() -> None:
     assert ceiling(N, 1) == N
 
 
+def test_sizes_of_the_two_parts_of_an_axis_add_up() -> None:
+    for size in (N, 4 * ((N + 3) // 4), N * M):
+        for cut in (2, M + 1):
+            assert smaller(cut, size) + positive_part(size - cut) == size
+            assert positive_part(cut - size) * 3 + smaller(cut, size) * 3 == 3 * cut
+            assert repr(smaller(cut, size) + 2 * positive_part(size - cut)).count("max(0, ") == 1
+
+
 parts = st.tuples(ends, ends, strides)
 
 
