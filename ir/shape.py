@@ -247,7 +247,7 @@ def _parts(monomial: Monomial) -> tuple[SymDim, int] | None:
 
 
 def _whole(positive_part: str, atoms: Iterable[str]) -> tuple[str, Dim] | None:
-    """The atom `min(a, b)` among some whose sum with the atom `max(0, a - b)` is `a`, such as the sizes of two parts of an axis, and `a`."""
+    """The atom `min(a, b)` among some whose sum with the atom `max(0, a - b)` is `a`, and `a`. Two parts of an axis have such sizes."""
     difference = _operands(positive_part)
     for atom in atoms:
         parts = _operands(atom) if atom.startswith("min(") else None

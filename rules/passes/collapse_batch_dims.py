@@ -28,11 +28,9 @@ from passat.ir.traverse import children, with_children
 from passat.ir.types import TensorType, Type, tensor_type
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.cost import results_of
-from passat.rules.passes.simplify_shapes import in_each_function, own_nodes, simplify_shapes
+from passat.rules.passes.simplify_shapes import in_each_function, own_nodes, shape_reads_parts, simplify_shapes
 from passat.rules.rule import EXACT
 
-_SINCE: Final = 15
-"""The first opset in which Shape reads a part of a shape, and Reshape takes 0 for a size (14)."""
 _NORMS: Final = ("nn.layer_norm", "nn.rms_norm")
 _REDUCTIONS: Final = ("sum", "mean", "max", "min")
 
@@ -47,11 +45,9 @@ class CollapseBatchDims(FunctionPass):
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Collapses the regions of one function; in programs read from an opset before 15, only those whose shapes need not be computed.
         Skips all programs if `rules.math` is `exact`: products of another shape may accumulate in a different order."""
-        frame = mod.attrs.get("onnx")
-        computed = frame is None or frame.version >= _SINCE
         if ctx.get_config("rules.math") == EXACT:
             return func
-        return collapse_batch_dims(func, computed=computed)
+        return collapse_batch_dims(func, computed=shape_reads_parts(mod))
 
 
 def collapse_batch_dims(function: Function, *, computed: bool = True) -> Function:
@@ -67,7 +63,7 @@ def _collapsed(function: Function, *, computed: bool) -> Function:
     while regions := _regions(order, function, computed=computed):
         body = _Rewriter(regions).run(order, function.body)
         made = Function(function.params, body, function.ret_type, function.type_params, function.attrs, function.span)
-        function = simplify_shapes(infer_type(made))
+        function = simplify_shapes(infer_type(made), reads_parts=computed)
         order = own_nodes(function.body)
     return function
 

@@ -43,17 +43,23 @@ class SimplifyShapes(FunctionPass):
     info = PassInfo(2, "SimplifyShapes", ["InferType", "ReadOpaque"], provides=("types",), preserves=("types",), after=["SimplifyExpr"])
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """Rewrites the shape arithmetic of one function. Skips programs read from an opset before 15."""
-        frame = mod.attrs.get("onnx")
-        return func if frame is not None and frame.version < _SINCE else simplify_shapes(func)
+        """Rewrites the shape arithmetic of one function."""
+        return simplify_shapes(func, reads_parts=shape_reads_parts(mod))
 
 
-def simplify_shapes(function: Function) -> Function:
-    """The function with each size read from one tensor; itself if nothing changes or more calls would be needed.
+def shape_reads_parts(mod: IRModule) -> bool:
+    """Whether Shape reads a part of a shape in the opset of a module."""
+    frame = mod.attrs.get("onnx")
+    return frame is None or frame.version >= _SINCE
+
+
+def simplify_shapes(function: Function, *, reads_parts: bool = True) -> Function:
+    """The function with each size read from one tensor; itself if nothing changes or more calls would be needed. Without `reads_parts`, a
+    part of a shape is a slice of the whole one.
 
     Nested functions, such as the branches of an ONNX `If`, read sizes from their own inputs.
     """
-    return in_each_function(function, _simplified)
+    return in_each_function(function, lambda part: _simplified(part, reads_parts))
 
 
 def in_each_function(function: Function, change: Callable[[Function], Function]) -> Function:
@@ -70,16 +76,16 @@ def in_each_function(function: Function, change: Callable[[Function], Function])
     return rewrite(function, changed, into=lambda part: not is_sealed(part))
 
 
-def _simplified(function: Function) -> Function:
+def _simplified(function: Function, reads_parts: bool) -> Function:
     """The function with each size read from one tensor, apart from nested functions."""
     inputs = _of_inputs(function.params)
     if not inputs:
         return function
     calls = _calls(function.body)
     scopes = any(isinstance(node, (Let, If, Match)) for node in own_nodes(function.body))  # a value in a branch is not known behind it
-    body = _read_by(_Forms(inputs, only_inputs=scopes), function.body)
+    body = _read_by(_Forms(inputs, reads_parts, only_inputs=scopes), function.body)
     if body is not function.body and _calls(body) >= calls and not scopes:
-        body = _read_by(_Forms(inputs, only_inputs=True), function.body)
+        body = _read_by(_Forms(inputs, reads_parts, only_inputs=True), function.body)
     if body is function.body or _calls(body) > calls:
         return function
     return infer_type(Function(function.params, body, function.ret_type, function.type_params, function.attrs, function.span))
@@ -120,8 +126,9 @@ def _of_inputs(params: Sequence[Var]) -> Sources:
 class _Forms:
     """The canonical expression for each list of sizes. With `only_inputs` no size is read from another tensor."""
 
-    def __init__(self, of_inputs: Sources, *, only_inputs: bool = False) -> None:
+    def __init__(self, of_inputs: Sources, reads_parts: bool, *, only_inputs: bool) -> None:
         self._of_inputs = of_inputs
+        self._reads_parts = reads_parts
         self._of_all = dict(of_inputs)
         self._only_inputs = only_inputs
         self._made: dict[tuple[tuple[Dim, ...], bool], Expr] = {}
@@ -190,7 +197,11 @@ class _Forms:
     def _part(self, tensor: Expr, shape: Shape, start: int, end: int) -> Expr:
         key = (shape[start:end], False)
         if key not in self._made:
-            self._made[key] = _call("shape_of", tensor, start=start or None, end=None if end == len(shape) else end)
+            if self._reads_parts or end - start == len(shape):
+                self._made[key] = _call("shape_of", tensor, start=start or None, end=None if end == len(shape) else end)
+            else:
+                whole = self._part(tensor, shape, 0, len(shape))
+                self._made[key] = _call("strided_slice", whole, begin=(start,), end=(end,), strides=(1,), axes=(0,))
         return self._made[key]
 
 

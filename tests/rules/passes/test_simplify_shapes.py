@@ -2,8 +2,11 @@
 
 import pytest
 
-from passat.rules.passes.simplify_shapes import SimplifyShapes
-from tests.rules.passes.golden import becomes, folds, stays
+from passat.ir.equality import structural_equal
+from passat.ir.expr import Function
+from passat.passmgr.standard import InferType
+from passat.rules.passes.simplify_shapes import SimplifyShapes, simplify_shapes
+from tests.rules.passes.golden import becomes, folds, program, run, stays
 
 DATA = "%x: (b, s, 4)"
 
@@ -80,6 +83,17 @@ def test_sizes_that_no_input_has_are_read_from_the_first_tensor_that_has_them() 
         """%0 = nn.conv2d(%x, %k, strides=[2, 2]); %1 = shape_of(%0, start=2); %2 = (shape_of(%x, end=1), full(2i64, shape=[2]), %1);
         (dyn.reshape(nn.relu(%0), concatenate(%2)), dyn.full(0f, %1))""",
     )
+
+
+def test_before_opset_15_a_part_of_a_shape_is_a_slice_of_it() -> None:
+    module = program(HALVES, f"{SIZES}; dyn.full(0f, concatenate((expand_dims(%7, axis=[0]), expand_dims(%8, axis=[0]))))")
+    wanted = program(
+        HALVES,
+        "%0 = shape_of(nn.relu(nn.conv2d(%x, %k, strides=[2, 2]))); dyn.full(0f, strided_slice(%0, begin=[2], end=[4], strides=[1], axes=[0]))",
+    )
+    function = run(InferType(), module)["main"]
+    assert isinstance(function, Function)
+    assert structural_equal(simplify_shapes(function, reads_parts=False), wanted["main"])
 
 
 def test_constants_beside_a_size_are_read_with_it() -> None:
