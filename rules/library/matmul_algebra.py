@@ -1,6 +1,5 @@
-"""Algebra of matrix products: merges chained weights, reassociates products by cost, turns transposes into flags, and drops repeated heads
-of grouped-query attention. Operators: nn.matmul nn.dense nn.batch_matmul nn.bias_add add subtract multiply divide transpose broadcast_to
-reshape.
+"""Algebra of matrix products: merges chained weights, reassociates products by cost, and turns transposes into flags. Operators: nn.matmul
+nn.dense nn.batch_matmul nn.bias_add add subtract multiply divide transpose reshape.
 
 Linear maps compose: (x W1 + b1) W2 + b2 = x (W1 W2) + (b1 W2 + b2), and x W + (x A) B = x (W + A B), as in a LoRA adapter. Reassociating a
 sum with infinities of both signs may turn NaN into an infinity. Factoring, as in these two, preserves infinities. Chains of products
@@ -8,9 +7,6 @@ without weights may lose them.
 
 (A B)^T = B^T A^T: a transpose before or after a product becomes a flag of it, folds into a weight, or cancels another transpose.
 `commuting` moves transposes past sums and activations.
-
-Exporters repeat each head of keys and values for all queries of its group: they insert an axis, broadcast it, and merge it with the heads
-(Ainslie et al. 2023; usually `repeat_kv`). Instead, the queries of a group are rows of one matrix.
 """
 
 import math
@@ -38,7 +34,7 @@ from passat.rules.library.products import is_product_bias, is_scalar, is_stack, 
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
 from passat.rules.rule import MIXED, RESOLVED, RuleSet
 
-x, y, z, sizes = tensors("x y z sizes")
+x, y, z = tensors("x y z")
 w, v, b, c = constants("w v b c")
 a, p, q, r = attributes("a p q r")
 _GROUPED: Final = "reassociates sums and products"
@@ -114,7 +110,8 @@ def is_row_scale(c: Term, w: Term, axis: int) -> bool | str:
     return (c.type.ndim == 1 and same_dim(c.type.shape[0], w.type.shape[axis])) or f"{c.type!r} does not scale axis {axis} of {w.type!r}"
 
 
-def _newshape(source: Shape, target: Shape) -> tuple[int, ...]:
+def certain_newshape(source: Shape, target: Shape) -> tuple[int, ...]:
+    """The newshape between two shapes. Rejects shapes that need more than one -1, or one in a tensor that may be empty."""
     attrs = static_newshape(source, target)
     if attrs is None or attrs["allowzero"]:
         raise Reject(f"no reshape of {source} certainly gives {target}")
@@ -133,7 +130,7 @@ def keeps_row_size(x: Term, view: Term) -> bool | str:
 @computed
 def view_of_rows(x: Term, view: Term) -> tuple[int, ...]:
     """The newshape that gives the rows of a tensor the leading axes of a view."""
-    return _newshape(x.type.shape, (*view.type.shape[:-1], x.type.shape[-1]))
+    return certain_newshape(x.type.shape, (*view.type.shape[:-1], x.type.shape[-1]))
 
 
 _INNER, _RIGHT_W, _RIGHT_V = _weighted(first, x, w), _right(first, w), _right(second, v)
@@ -165,48 +162,6 @@ def is_regular_divisor(c: Term) -> bool | str:
 
 side = cases("side", "left", "right")
 _NUMBER: Final = op.reshape(c, newshape=())
-_WIDE = op.broadcast_to(y, ...)
-shape = cases("shape", "static", "computed")
-_HEADS = shape(static=op.reshape(_WIDE, ...), computed=op.dyn.reshape(_WIDE, sizes, ...))
-_TURNED = op.transpose(_HEADS, axes=(0, 1, 3, 2))
-_RESHAPED = "a product of another shape may accumulate in another order"
-
-
-@guard
-def repeats_heads_in_groups(x: Term, y: Term, wide: Term, heads: Term) -> bool | str:
-    """Heads (batch, heads, 1, length, size) are repeated within each group and merged to (batch, all heads, length, size); the other factor
-    has the same number of heads."""
-    narrow, broad, merged = y.type.shape, wide.type.shape, heads.type.shape
-    if (len(narrow), len(broad), len(merged), x.type.ndim) != (5, 5, 4, 4):
-        return f"these are not repeated heads: {y.type!r}, {heads.type!r}"
-    kept = all(same_dim(narrow[i], broad[i]) for i in (0, 1, 3, 4)) and narrow[2] == 1
-    sizes = broad[1], broad[2], merged[1]
-    counted = isinstance(sizes[0], int) and isinstance(sizes[1], int) and sizes[0] * sizes[1] == merged[1]
-    others = all(same_dim(broad[i], merged[j]) for i, j in ((0, 0), (3, 2), (4, 3)))
-    if not (kept and counted and others):
-        return f"{heads.type!r} is not {y.type!r} with repeated heads"
-    same = all(same_dim(m, n) for m, n in zip(x.type.shape[:2], merged[:2], strict=True))
-    return same or f"{x.type!r} does not have the heads of {heads.type!r}"
-
-
-@computed
-def grouped_shape(x: Term, wide: Term) -> tuple[int, ...]:
-    """The newshape that joins the rows of all queries of a group: (batch, heads, group * length, size)."""
-    batch, _, length, size = x.type.shape
-    heads, group = wide.type.shape[1:3]
-    return _newshape(x.type.shape, (batch, heads, group * length, size))
-
-
-@computed
-def apart(x: Term, wide: Term, whole: Term) -> tuple[int, ...]:
-    """The newshape that splits the joined rows of a product into all heads."""
-    batch, _, length, size = whole.type.shape
-    heads, group = wide.type.shape[1:3]
-    return _newshape((batch, heads, group * length, size), whole.type.shape)
-
-
-def _in_groups(right: Pattern, whole: Pattern) -> Pattern:
-    return op.reshape(product(op.reshape(x, newshape=grouped_shape(x, _WIDE)), right), newshape=apart(x, _WIDE, whole))
 
 
 @guard
@@ -231,9 +186,7 @@ def other(flag: bool) -> bool:
 
 flag = cases("flag", "turned", "back")
 _SET, _NOW = flag(turned=False, back=True), flag(turned=True, back=False)
-heads, scale = cases("heads", "values", "keys"), cases("scale", "number", "rows")
-_REPEATED = heads(values=_HEADS, keys=_TURNED)
-_ONCE = op.squeeze(y, axis=(2,))
+scale = cases("scale", "number", "rows")
 kind = cases("kind", "matmul", "dense")
 flagged = cases("flagged", "matmul", "batch_matmul")
 _WHOLE = kind(matmul=product(x, y), dense=op.nn.dense(x, y))
@@ -245,8 +198,8 @@ _EXCHANGED = {"transpose_a": other(q), "transpose_b": other(p)}
 
 class MatmulAlgebra(RuleSet):
     """Merges linear maps that are chained or summed where this is cheaper, and folds scales and shifts into weights. Reassociates products
-    of non-constants by cost, with budgets that bound the exponential number of forms. Groups queries instead of repeating heads. Moves
-    scales of right operands to left ones, and transposes into flags of products and past products."""
+    of non-constants by cost, with budgets that bound the exponential number of forms. Moves scales of right operands to left ones, and
+    transposes into flags of products and past products."""
 
     meet = _MET.when(keeps_width(_RIGHT_W))
     meet_larger = _MET.when(narrows(_RIGHT_W)).exploring()
@@ -330,12 +283,6 @@ class MatmulAlgebra(RuleSet):
         (product(x, y * c) >> product(x * _NUMBER, y))
         .when(is_float(x), is_scalar(c, y), is_not(c, 1), is_finite(c), stays_in_range(x, c), is_not_square(product(x, y * c)))
         .inexact("scales the other operand")
-        .exploring()
-    )
-    repeated_heads = (
-        (product(x, _REPEATED) >> _in_groups(heads(values=_ONCE, keys=op.transpose(_ONCE, axes=(0, 1, 3, 2))), product(x, _REPEATED)))
-        .when(repeats_heads_in_groups(x, y, _WIDE, _HEADS))
-        .inexact(_RESHAPED)
         .exploring()
     )
     transposed_operand = (

@@ -14,6 +14,7 @@ from passat.rules.library.data_movement import Concatenations, Copies
 from passat.rules.library.exchanges import ConvolutionChains, Exchanges
 from passat.rules.library.factoring import Factoring, Reassociate
 from passat.rules.library.folding import ConstantFolding
+from passat.rules.library.grouped_heads import GroupedHeads
 from passat.rules.library.hidden_state import HiddenStates
 from passat.rules.library.masks import Masks
 from passat.rules.library.matmul_algebra import MatmulAlgebra
@@ -34,6 +35,7 @@ ALGEBRA: Final = (
     ScaleAxis,
     Factoring,
     MatmulAlgebra,
+    GroupedHeads,
     ConvolutionChains,
     HiddenStates.only("scaled", "gathered_experts"),
     Commute,

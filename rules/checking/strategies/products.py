@@ -16,9 +16,9 @@ from passat.rules.library.attention import (
     repeats_heads,
     same_heads,
 )
+from passat.rules.library.grouped_heads import is_shared_by_heads, merges_groups, repeats_heads_in_groups
 from passat.rules.library.hidden_state import are_experts, is_batch_of_vectors, repeats_rows
 from passat.rules.library.masks import casts_in_range_where_read, counts_up, is_past_the_bend, leaves_part, takes_all_in_order
-from passat.rules.library.matmul_algebra import repeats_heads_in_groups
 from passat.rules.library.products import is_product_bias, is_row_bias, is_scalar, makes_heads, moves_heads
 from passat.rules.provenance.stacked_rows import cuts_rows, is_one_row, is_stack_of_rows, stacks_alike
 from passat.rules.samples import Sample, Samples, always, strategy_for
@@ -155,7 +155,7 @@ def _a_row_left(sampler: Sampler, c: Sample, axis: Sample, whole: Sample) -> Sam
     return [Sample(whole.shape, elements=mask), Sample(value=-1), None]
 
 
-# ---- matmul_algebra
+# ---- grouped_heads
 
 
 @strategy_for(repeats_heads_in_groups)
@@ -168,6 +168,18 @@ def _repeated_heads_in_groups(sampler: Sampler, x: Sample, y: Sample, wide: Samp
         Sample((batch, count, times, length, size)),
         Sample((batch, count * times, length, size)),
     ]
+
+
+@strategy_for(merges_groups)
+def _grouped_heads(sampler: Sampler, x: Sample, merged: Sample) -> Samples:
+    batch, heads, group, length, size = x.shape if x.shape is not None and len(x.shape) == 5 else [sampler.full() for _ in range(5)]
+    return [Sample((batch, heads, group, length, size)), Sample((batch, heads * group, length, size))]
+
+
+@strategy_for(is_shared_by_heads)
+def _one_mask(sampler: Sampler, m: Sample) -> Samples:
+    batch, _, length, size = m.shape if m.shape is not None and len(m.shape) == 4 else [sampler.full() for _ in range(4)]
+    return [Sample((sampler.pick([batch, 1]), 1, sampler.pick([length, 1]), sampler.pick([size, 1])))]
 
 
 # ---- products

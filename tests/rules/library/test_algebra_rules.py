@@ -16,7 +16,6 @@ named = var("named", ("n", 3))
 integers = var("i", (4, 3), "int64"), var("j", (4, 3), "int64")
 mask, other_mask = var("mask", (4, 3), "bool"), var("other_mask", (4, 3), "bool")
 c, d, column = splat(2.5), splat(0.5), numbers((4, 1))
-queries, keys = var("q", (1, 4, 5, 8)), var("k", (1, 2, 6, 8))
 
 
 def matmul(a: Expr, b: Expr) -> Expr:
@@ -39,21 +38,7 @@ def negated(name: str, a: Expr, b: Expr) -> Expr:
     return made
 
 
-def repeated(of: Expr, groups: int = 2) -> Expr:
-    wide = ops.broadcast_to(ops.expand_dims(of, axis=2), shape=(1, 2, groups, 6, 8))
-    made: Expr = ops.reshape(wide, newshape=(1, 2 * groups, 6, 8))
-    return made
-
-
-def tiled(of: Expr) -> Expr:
-    """Heads that are repeated as a whole, one copy after the other, not within each group."""
-    wide = ops.broadcast_to(ops.expand_dims(of, axis=1), shape=(1, 2, 2, 6, 8))
-    made: Expr = ops.reshape(wide, newshape=(1, 4, 6, 8))
-    return made
-
-
 columns, row, divisors = var("columns", (3, 4)), var("r", (1, 3)), var("w", (1, 3))
-scores = var("scores", (1, 4, 5, 6))
 halves = var("halves", (4, 3), "float16")
 inverted = splat(1.0) - number(mask)
 choice = ops.where(mask, splat(1.0), splat(3.0))
@@ -129,12 +114,6 @@ CASES: dict[str, Case] = {
     "Concatenations.take_run": case(
         ops.take(x, const([-3, -2, 3], "int64"), axis=0), ops.take(x, const([-1, 0, 1], "int64"), axis=0), "are not consecutive"
     ),
-    "MatmulAlgebra.repeated_heads[keys]": case(
-        matmul(queries, ops.transpose(repeated(keys), axes=(0, 1, 3, 2))),
-        matmul(queries, ops.transpose(tiled(keys), axes=(0, 1, 3, 2))),
-        "with repeated heads",
-    ),
-    "MatmulAlgebra.repeated_heads[values]": case(matmul(scores, repeated(keys)), matmul(scores, tiled(keys)), "with repeated heads"),
     "MatmulAlgebra.divided_product": case(
         matmul(x, var("v", (3, 5))) / splat(3.0), matmul(x, var("v", (3, 5))) / splat(1e-30), "the divisor is 1.0"
     ),
