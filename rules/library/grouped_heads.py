@@ -4,7 +4,8 @@ Operators: nn.matmul nn.softmax add broadcast_to expand_dims reshape dyn.reshape
 Exporters repeat each head of keys and values for all queries of its group: they insert an axis, broadcast it, and merge it with the heads
 (usually `repeat_kv`). Instead, the queries of a group are rows of one matrix, of the shape (batch, heads, group * length, size). Where the
 length is unknown, this shape would have to be computed. There, the queries of a group are a stack of matrices, of the shape (batch, heads,
-group, length, size), and the product broadcasts the heads. With one query, as in most steps of a decoder, this is as fast.
+group, length, size), and the product broadcasts the heads. With one query, as in most steps of a decoder, this is as fast. One head that
+all queries share (Shazeer 2019) is broadcast without a stack.
 """
 
 from typing import Final
@@ -48,6 +49,18 @@ def has_new_rows(x: Term, y: Term) -> bool | str:
     return not same_dim(rows, length) or f"{x.type!r} has a row for each one of {y.type!r}, whose copies cost little beside such a product"
 
 
+@guard
+def has_several_heads(y: Term) -> bool | str:
+    """There are several heads, each for one group."""
+    return y.type.shape[1] != 1 or f"{y.type!r} has one head, which needs no stack"
+
+
+@guard
+def has_one_head(y: Term) -> bool | str:
+    """All queries share one head, as in multi-query attention. A product broadcasts it as it is."""
+    return y.type.shape[1] == 1 or f"{y.type!r} has several heads"
+
+
 @computed
 def grouped_shape(x: Term, wide: Term) -> tuple[int, ...]:
     """The newshape that joins the rows of all queries of a group: (batch, heads, group * length, size)."""
@@ -79,14 +92,14 @@ def merged_shape(wide: Term, whole: Term) -> tuple[int, ...]:
     return certain_newshape((batch, *wide.type.shape[1:3], length, size), (batch, count, 1, length, size))
 
 
-shape, heads, group = cases("shape", "static", "computed"), cases("heads", "values", "keys"), cases("group", "joined", "stacked")
+shape, heads, group = cases("shape", "static", "computed"), cases("heads", "values", "keys"), cases("group", "joined", "stacked", "single")
 _WIDE = op.broadcast_to(y, ...)
 _HEADS = shape(static=op.reshape(_WIDE, ...), computed=op.dyn.reshape(_WIDE, sizes, ...))
 _WHOLE = product(x, heads(values=_HEADS, keys=op.transpose(_HEADS, axes=(0, 1, 3, 2))))
 _ONCE = op.squeeze(y, axis=(2,))
+_NARROW = heads(values=_ONCE, keys=op.transpose(_ONCE, axes=(0, 1, 3, 2)))
 _ROWS = op.reshape(x, newshape=grouped_shape(x, _WIDE))
-_OF_ROWS = product(_ROWS, heads(values=_ONCE, keys=op.transpose(_ONCE, axes=(0, 1, 3, 2))))
-_JOINED = op.reshape(_OF_ROWS, newshape=apart(_WIDE, _WHOLE))
+_JOINED = op.reshape(product(_ROWS, _NARROW), newshape=apart(_WIDE, _WHOLE))
 _STACK = op.reshape(op.expand_dims(x, axis=2), newshape=stacked_shape(x, _WIDE))
 _OF_STACK = product(_STACK, heads(values=y, keys=op.transpose(y, axes=(0, 1, 2, 4, 3))))
 _STACKED = op.squeeze(op.reshape(_OF_STACK, newshape=merged_shape(_WIDE, _WHOLE)), axis=(2,))
@@ -127,8 +140,9 @@ class GroupedHeads(RuleSet):
     masks, softmax and the transpose that follows."""
 
     repeated = (
-        (_WHOLE >> group(joined=_JOINED, stacked=_STACKED))
-        .when(repeats_heads_in_groups(x, y, _WIDE, _HEADS), *group.only("stacked", has_new_rows(x, y)))
+        (_WHOLE >> group(joined=_JOINED, stacked=_STACKED, single=product(x, _NARROW)))
+        .when(repeats_heads_in_groups(x, y, _WIDE, _HEADS), *group.only("stacked single", has_new_rows(x, y)))
+        .when(*group.only("stacked", has_several_heads(y)), *group.only("single", has_one_head(y)))
         .inexact(_RESHAPED)
         .exploring()
     )

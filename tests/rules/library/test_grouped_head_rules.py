@@ -7,7 +7,8 @@ import onnxruntime as ort
 import pytest
 from onnx import ModelProto, parser
 
-from passat.ir.expr import Expr
+from passat.ir.expr import Expr, Var
+from passat.ir.types import TensorType
 from passat.optimizer import optimize
 from passat.rules.library import GroupedHeads
 from passat.rules.rule import Rule
@@ -22,21 +23,24 @@ def turned(of: Expr) -> Expr:
     return made
 
 
-def wide(of: Expr, length: int) -> Expr:
-    """Each head twice, along an axis of its own."""
-    made: Expr = ops.broadcast_to(ops.expand_dims(of, axis=2), shape=(1, 2, 2, length, 8))
+def wide(of: Var, length: int) -> Expr:
+    """Each head several times, four in all, along an axis of its own."""
+    assert isinstance(of.type_annotation, TensorType)
+    count = of.type_annotation.shape[1]
+    assert isinstance(count, int)
+    made: Expr = ops.broadcast_to(ops.expand_dims(of, axis=2), shape=(1, count, 4 // count, length, 8))
     return made
 
 
 def repeated(shape: Shape) -> Expr:
-    """Each head of a variable twice, one after the other."""
+    """The heads of a variable, each several times, one copy after the other."""
     length = shape[2] if isinstance(shape[2], int) else 1
     made: Expr = ops.reshape(wide(var("k", shape), length), newshape=(0, 4, -1, 8))
     return made
 
 
 def cached(shape: Shape) -> Expr:
-    """Each head of a variable twice, one after the other, by a computed shape."""
+    """The same by a computed shape."""
     heads = var("k", shape)
     sizes = [ops.shape_of(heads, start=0, end=1), const([4], "int64"), ops.shape_of(heads, start=2, end=3), const([8], "int64")]
     made: Expr = ops.dyn.reshape(wide(heads, 1), ops.concatenate(tup(*sizes)))
@@ -73,7 +77,9 @@ def heads_back(of: Expr) -> Expr:
 
 stack = var("x", ("b", 2, 2, "n", "m"))
 mask, masks = var("m", ("b", 1, "n", "m")), var("m", ("b", 4, "n", "m"))
-NEW, OLD, ALL = ("b", 4, "new", 8), ("b", 2, "old", 8), ("b", 2, "new", 8)
+NEW, SUMS = ("b", 4, "new", 8), ("b", 4, "new", "old")
+OLD, ALL, ONE = ("b", 2, "old", 8), ("b", 2, "new", 8), ("b", 1, "old", 8)
+SEVERAL = "has several heads"
 CASES: dict[str, Case] = {
     "GroupedHeads.repeated[keys, static, joined]": case(
         scores((1, 4, 5, 8), repeated((1, 2, 6, 8))), scores((1, 4, 5, 8), tiled()), "with repeated heads"
@@ -82,9 +88,7 @@ CASES: dict[str, Case] = {
         sums((1, 4, 5, 6), repeated((1, 2, 6, 8))), sums((1, 4, 5, 6), tiled()), "with repeated heads"
     ),
     "GroupedHeads.repeated[keys, computed, joined]": case(scores(("b", 4, 5, 8), cached(OLD)), scores(NEW, cached(OLD)), "may be empty"),
-    "GroupedHeads.repeated[values, computed, joined]": case(
-        sums(("b", 4, 5, "old"), cached(OLD)), sums(("b", 4, "new", "old"), cached(OLD)), "may be empty"
-    ),
+    "GroupedHeads.repeated[values, computed, joined]": case(sums(("b", 4, 5, "old"), cached(OLD)), sums(SUMS, cached(OLD)), "may be empty"),
     "GroupedHeads.repeated[keys, static, stacked]": case(
         scores((1, 4, "new", 8), repeated((1, 2, "old", 8))), scores((1, 4, 5, 8), repeated((1, 2, "old", 8))), "which can be joined"
     ),
@@ -93,8 +97,12 @@ CASES: dict[str, Case] = {
     ),
     "GroupedHeads.repeated[keys, computed, stacked]": case(scores(NEW, cached(OLD)), scores(NEW, cached(ALL)), "copies cost little"),
     "GroupedHeads.repeated[values, computed, stacked]": case(
-        sums(("b", 4, "new", "old"), cached(OLD)), sums(("b", 4, "new", "new"), cached(ALL)), "copies cost little"
+        sums(SUMS, cached(OLD)), sums(("b", 4, "new", "new"), cached(ALL)), "copies cost little"
     ),
+    "GroupedHeads.repeated[keys, static, single]": case(scores(NEW, repeated(ONE)), scores(NEW, repeated(OLD)), SEVERAL),
+    "GroupedHeads.repeated[keys, computed, single]": case(scores(NEW, cached(ONE)), scores(NEW, cached(OLD)), SEVERAL),
+    "GroupedHeads.repeated[values, static, single]": case(sums(SUMS, repeated(ONE)), sums(SUMS, repeated(OLD)), SEVERAL),
+    "GroupedHeads.repeated[values, computed, single]": case(sums(SUMS, cached(ONE)), sums(SUMS, cached(OLD)), SEVERAL),
     "GroupedHeads.merged[softmax]": case(ops.nn.softmax(merged(stack)), ops.nn.softmax(merged(stack), axis=2), "is not axis -1"),
     "GroupedHeads.merged[masked]": case(
         ops.nn.softmax(merged(stack) + mask), ops.nn.softmax(merged(stack) + masks), "is not one mask for all heads"
