@@ -41,6 +41,11 @@ class NodeEmitter:
         """Returns the name of an initializer that holds `value`. Equal small values share one."""
         return self._constant(value if isinstance(value, Tensor) else Tensor.dense(value))
 
+    @property
+    def is_transposed(self) -> bool:
+        """True if the nodes added since the last call of `finish` are several, and end with a Transpose."""
+        return len(self._records) > 1 and self._records[-1][0] == "Transpose"
+
     def mistyped(self, dtypes: Mapping[str, str]) -> str:
         """Why ONNX does not permit a node added since the last call of `finish`: its operator takes no operands of some element type in the
         opset, as many took only floating-point numbers at first; empty if it does. `dtypes` has the element types of some values."""

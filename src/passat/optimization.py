@@ -33,7 +33,7 @@ from passat.rulefile import idle_passes
 from passat.rules import RuleError
 from passat.rules.cost import CostError, CostModel, program_cost
 from passat.rules.engine.limits import interrupted
-from passat.rules.passes.simplify import dynamic_to_static
+from passat.rules.passes.simplify import dynamic_to_static, fold_constant
 from passat.rules.passes.target import ReadOpaque, check_domains
 from passat.rules.planned_rules import check_disabled, check_pick, disabled_in_vain, why_not_run
 from passat.rules.rule import EXACT, KEPT, REASSOCIATE, Rule, RuleSetMeta
@@ -322,6 +322,7 @@ def _accusation(report: VerifyReport, opset: int | None) -> str:
 
 SAME_COST: Final = 1e-9
 """Relative difference below which costs are equal."""
+UNTOUCHED: Final = "no pass changed anything"
 NAMES_ONLY: Final = "the passes changed nothing but names"
 
 
@@ -351,23 +352,23 @@ def cheaper(job: Job, given: Given, after: IRModule) -> Outcome:
     """The model of `after` if it is cheaper than the input, otherwise the input."""
     report, prices = job.report, job.prices
     report.cost_before = report.cost_after = _cost(given.module, prices)
-    if after is given.module and not _has_dead_nodes(given.proto) and not _has_equal_weights(given):
-        return _kept(job, given, "no pass changed anything")
+    untouched = after is given.module and not _has_equal_weights(given)
     written: dict[int, list[str]] = {} if job.tracing is None else job.tracing.written
     constants: dict[str, Tensor] = {}
     try:
         model = to_onnx(after, written=written, constants=constants)
     except OpsetError as error:
-        return _kept(job, given, f"the result has no form in the model's opset (--opset converts it to a later one): {error}")
+        why = f"the result has no form in the model's opset (--opset converts it to a later one): {error}"
+        return _kept(job, given, UNTOUCHED if untouched else why)
     if _is_renamed(model, given.proto) and not _has_equal_weights(given):
-        return _kept(job, given, NAMES_ONLY)
+        return _kept(job, given, UNTOUCHED if untouched else NAMES_ONLY)
     unchanged = _is_one_to_one(after, written, model) and not _has_unknown_sizes(after)
     cost = _cost(after, prices) if unchanged else _cost_as_written(job, given, model, after, constants)
-    if cost > report.cost_before and _has_unknown_sizes(given.module):
-        # A value of unknown size costs almost nothing. The input is priced with sizes inferred from others, also when it is read again, as
-        # the result is.
+    if cost > report.cost_before and after is not given.module:
+        # A value of unknown size costs almost nothing, and an opaque call only its traffic. The input is priced with sizes inferred from
+        # others, and with calls that become readable once constants are folded, also when it is read again, as the result is.
         with job.context:
-            sized = dynamic_to_static()(ReadOpaque()(given.module))
+            sized = dynamic_to_static()(ReadOpaque()(fold_constant()(given.module)))
         report.cost_before = max(report.cost_before, _cost(sized, prices))
         with contextlib.suppress(OpsetError):
             known: dict[str, Tensor] = {}
@@ -377,8 +378,8 @@ def cheaper(job: Job, given: Given, after: IRModule) -> Outcome:
     if not report.lowered and (cost > report.cost_before or same):
         nodes, count = node_count(counts), node_count(histogram(given.proto))
         smaller = nodes == count and _weights(model) < _weights(given.proto)
-        if same and not smaller and after is given.module and not _has_dead_nodes(given.proto):
-            return _kept(job, given, "no pass changed anything")
+        if same and nodes >= count and not smaller and after is given.module:
+            return _kept(job, given, UNTOUCHED)
         if not same or (nodes >= count and not smaller):
             from passat.render import cost_text
 
@@ -467,14 +468,6 @@ def _weights(model: "ModelProto") -> int:
 
     inner = sum(len(graph.initializer) for node in nodes_of(model) for graph in subgraphs(node))
     return len(model.graph.initializer) + inner
-
-
-def _has_dead_nodes(model: "ModelProto") -> bool:
-    """True if some nodes have unused results; reading the model drops them."""
-    from passat.ir.onnx.scope import read_names
-
-    read = read_names(model.graph)
-    return any(read.isdisjoint(node.output) for node in model.graph.node)
 
 
 def _cost(module: IRModule, model: CostModel) -> float:

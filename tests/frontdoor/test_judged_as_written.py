@@ -189,3 +189,51 @@ def test_a_convolution_with_its_bias_costs_what_it_costs_when_it_is_read() -> No
     assert nodes_of(result.model) == ("Conv", "Relu")
     again = optimize(result.model, verify=False)
     assert again.report.cost_before == pytest.approx(result.report.cost_after, rel=1e-12)
+
+
+BOXES = """(float[1, 64, 25] x) => (float[1, 4, 25] y) <float[1, 16, 1, 1] w = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, int64[4] s = {1, 4, 16, 25}, int64[3] t = {1, 4, 25}> {
+    boxes = Reshape (x, s)
+    last = Transpose <perm = [0, 3, 1, 2]> (boxes)
+    weights = Softmax <axis = 3> (last)
+    channels = Transpose <perm = [0, 3, 2, 1]> (weights)
+    means = Conv (channels, w)
+    double = Add (means, means)
+    y = Reshape (double, t)
+}"""
+
+
+@pytest.mark.parametrize(("opset", "transposes"), [(12, 2), (13, 1)])
+def test_a_softmax_stays_along_the_last_axis_where_an_opset_has_no_other(opset: int, transposes: int) -> None:
+    result = optimize(parsed(BOXES, opset))
+    assert nodes_of(result.model).count("Transpose") == transposes
+    assert not result.report.kept
+    assert "Add" not in nodes_of(result.model)
+
+
+def test_a_resize_that_folding_makes_readable_costs_the_same_in_the_input() -> None:
+    one, two = (int(np.float16(number).view(np.uint16)) for number in (1, 2))
+    text = f"""(float16[1, 64, 32, 32] x, float[1] z) => (float16[1, 64, 64, 64] y, float[1] same) <float16[4] s = {{{one}, {one}, {two}, {two}}}> {{
+        scales = Cast <to = 1> (s)
+        y = Resize <mode = "nearest", coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"> (x, , scales)
+        less = Neg (z)
+        more = Neg (less)
+        same = Abs (more)
+    }}"""
+    result = optimize(parsed(text))
+    assert not result.report.kept
+    assert sorted(nodes_of(result.model)) == ["Abs", "Resize"]
+
+
+def test_shapes_that_reading_knows_are_no_longer_computed() -> None:
+    text = """(float[1, 8, 16, 16] x, float[1, 8, 32, 32] z) => (float[1, 8, 32, 32] y) <int64[1] zero = {0}, int64[1] two = {2}, int64[2] s = {32, 32}> {
+        shape = Shape (x)
+        start = Slice (shape, zero, two)
+        sizes = Concat <axis = 0> (start, s)
+        larger = Resize <mode = "nearest"> (x, , , sizes)
+        y = Add (larger, z)
+    }"""
+    result = optimize(parsed(text))
+    assert nodes_of(result.model) == ("Resize", "Add")
+    again = optimize(result.model)
+    assert again.model is result.model
+    assert again.report.kept == "no pass changed anything"
