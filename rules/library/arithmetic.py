@@ -140,8 +140,10 @@ def is_not_affine(x: Term) -> bool | str:
 
 
 class Constants(RuleSet):
-    """Reassociates sums and products so that two constants fold together, and distributes a factor over a sum with a constant."""
+    """Reassociates sums and products so that two constants fold together, and distributes a factor over a sum with a constant. Adds the
+    negative of a constant that is subtracted, as rules for sums expect."""
 
+    negated = (x - c >> x + op.negative(c)).when(is_float(x)).exploring()
     sum = (
         (
             sums(add_add=(x + c) + d, add_subtract=(x + c) - d, subtract_add=(x - c) + d, subtract_subtract=(x - c) - d)

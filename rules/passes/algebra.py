@@ -16,6 +16,8 @@ from passat.rules.library.factoring import Factoring, Reassociate
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.grouped_heads import GroupedHeads
 from passat.rules.library.hidden_state import HiddenStates
+from passat.rules.library.layouts import has_several
+from passat.rules.library.lowering import FastMath, c
 from passat.rules.library.masks import Masks
 from passat.rules.library.matmul_algebra import MatmulAlgebra
 from passat.rules.library.products import Parallel, Products
@@ -25,7 +27,7 @@ from passat.rules.library.views import DynamicViews, Transposes, Views
 from passat.rules.passes.fold_scale_axis import FoldScales, fold_backward, fold_forward
 from passat.rules.passes.parallel_branches import Joined, ParallelBranches, Stacked
 from passat.rules.passes.simplify import FOLDING, fold_constant
-from passat.rules.rule import JOINING, RuleSetMeta
+from passat.rules.rule import EXPLORING, JOINING, RuleSetMeta
 from passat.rules.rule_pass import RulePass, phase
 
 TIDY: Final = (Arithmetic, Constants, Transposes, Views, DynamicViews, Copies, Masks, Reductions, Concatenations)
@@ -129,8 +131,10 @@ def combine_parallel_batch_matmul(min_num_branches: int = 3, always: bool = Fals
 
 
 _PREFIX: Final = "relay._transform."
-_BACKWARD: Final = (ConstantFolding, BackwardScaleAxis, ScaleAxis, Constants)
-_FORWARD: Final = (ConstantFolding, ForwardScaleAxis, ScaleAxis.only("biases"))
+_DIVISORS: Final = FastMath.only("reciprocal").of_kind(EXPLORING).when(has_several(c))
+"""Divisors of channels are scales, as in normalizations that exporters write out. (Scalar ones belong to patterns, such as that of Gelu.)"""
+_BACKWARD: Final = (ConstantFolding, BackwardScaleAxis, ScaleAxis, Constants, _DIVISORS)
+_FORWARD: Final = (ConstantFolding, ForwardScaleAxis, ScaleAxis.only("biases"), _DIVISORS)
 
 
 @overload

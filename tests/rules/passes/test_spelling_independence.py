@@ -58,7 +58,32 @@ RANGES = """
 """
 END = "kept = Where(wide, zero, low)  y = Add(scores, kept)"
 NORMS = "float e = {0.00001}, float two = {2.0}, float half = {0.5}, float[4] g = {1.5, 2.5, 3.5, 4.5}"
+CONV = "float[2, 2, 1, 1] w = {1.0, 2.0, 3.0, 4.0}"
+LAST = "float[1, 1, 1, 2] m = {1.0, -2.0}, float[1, 1, 1, 2] s = {0.5, 2.0}, float[1, 1, 1, 2] b = {3.0, 5.0}"
 BLOCKS = {
+    "batch norms": Block(
+        "float[batch, 2, 3, 3] x",
+        "float[batch, 2, 3, 3] y",
+        {
+            "operator": (
+                f"{CONV}, float[2] m = {{1.0, -2.0}}, float[2] v = {{4.0, 16.0}}, float[2] g = {{1.0, 8.0}}, float[2] b = {{3.0, 5.0}}",
+                "c = Conv(x, w)  n = BatchNormalization<epsilon=0.0>(c, g, b, m, v)  y = Relu(n)",
+            ),
+            "difference": (
+                f"{CONV}, {LAST.replace('1, 1, 1, 2', '1, 2, 1, 1')}",
+                "c = Conv(x, w)  d = Sub(c, m)  n = Mul(d, s)  a = Add(n, b)  y = Relu(a)",
+            ),
+            "channels last": (
+                f"{CONV}, {LAST}",
+                """c = Conv(x, w)  t = Transpose<perm=[0, 2, 3, 1]>(c)  d = Sub(t, m)  n = Mul(d, s)  a = Add(n, b)  r = Relu(a)
+                y = Transpose<perm=[0, 3, 1, 2]>(r)""",
+            ),
+            "quotient": (
+                f"{CONV}, {LAST.replace('1, 1, 1, 2', '1, 2, 1, 1').replace('0.5, 2.0', '2.0, 0.5')}",
+                "c = Conv(x, w)  d = Sub(c, m)  n = Div(d, s)  a = Add(n, b)  y = Relu(a)",
+            ),
+        },
+    ),
     "chunks": Block(
         "float[2, 6] x",
         "float[2, 3] y",
