@@ -2,15 +2,16 @@
 nn.batch_flatten transpose dyn.reshape dyn.broadcast_to shape_of.
 """
 
+from collections.abc import Sequence
 from typing import Any as AnyValue
 from typing import Final
 
 from passat.ir.attrs import Attrs
 from passat.ir.bounds import at_least
-from passat.ir.ops.movement import is_reshaping_permutation
+from passat.ir.ops.movement import is_reshaping_permutation, permutation
 from passat.ir.ops.newshape import is_identity_reshape, static_newshape
 from passat.ir.ops.reshaping import new_axes as inserted
-from passat.ir.shape import same_dim
+from passat.ir.shape import Dim, divide, same_dim
 from passat.rules.guards import (
     Reject,
     Term,
@@ -88,10 +89,56 @@ def is_view(axes: AnyValue, x: Term) -> bool | str:
     )
 
 
-class Transposes(RuleSet):
-    """Merges and cancels transposes. Rewrites transposes that move no elements as reshapes."""
+def _factors(sizes: Sequence[Dim], viewed: Sequence[Dim]) -> list[tuple[int, int]] | None:
+    """The factors of sizes on both sides of a reshape, in order, without 1: for each, the axis that it is part of on either side. None
+    if an axis ends within a factor of the other side.
 
-    to_reshape = (op.transpose(x, axes=p) >> op.reshape(x, newshape=new_shape(x, op.transpose(x, axes=p)))).when(is_view(p, x)).exploring()
+    >>> _factors((2, 6, 5), (4, 3, 5)), _factors((4, 9), (6, 6))
+    ([(0, 0), (1, 0), (1, 1), (2, 2)], None)
+    """
+    found: list[tuple[int, int]] = []
+    left, right = ([(axis, size) for axis, size in enumerate(shape) if size != 1][::-1] for shape in (sizes, viewed))
+    while left and right:
+        (source, size), (target, other) = left.pop(), right.pop()
+        found.append((source, target))
+        if same_dim(size, other):
+            continue
+        rest, more = divide(size, other), divide(other, size)
+        if same_dim(rest * other, size):
+            left.append((source, rest))
+        elif same_dim(more * size, other):
+            right.append((target, more))
+        else:
+            return None
+    return None if left or right else found
+
+
+@guard
+def restores_order(first: AnyValue, x: Term, viewed: Term, then: AnyValue) -> bool | str:
+    """Two transposes with a reshape between them leave all elements in order."""
+    before, behind = permutation(x.type.ndim, first), permutation(viewed.type.ndim, then)
+    factors = _factors([x.type.shape[axis] for axis in before], viewed.type.shape)
+    if factors is None:
+        return f"an axis of {viewed.type!r} has a part of an axis of {x.type!r}"
+    own = sorted(range(len(factors)), key=lambda place: (before[factors[place][0]], place))
+    moved = sorted(range(len(factors)), key=lambda place: (behind.index(factors[place][1]), place))
+    return own == moved or f"axes={first} and {then} move elements of {x.type!r}"
+
+
+turned = cases("turned", "once", "twice")
+_ONCE: Final = op.transpose(x, axes=p)
+_BETWEEN: Final = op.reshape(_ONCE, ..., newshape=a)
+_TURNED_VIEW: Final = turned(once=_ONCE, twice=op.transpose(_BETWEEN, axes=q))
+
+
+class Transposes(RuleSet):
+    """Merges and cancels transposes, also with a reshape between them. Rewrites transposes that move no elements as reshapes."""
+
+    to_reshape = (
+        (_TURNED_VIEW >> op.reshape(x, newshape=new_shape(x, _TURNED_VIEW, turned(once=(), twice=a))))
+        .when(*turned.only("once", is_view(p, x)), *turned.only("twice", restores_order(p, x, _BETWEEN, q)))
+        .exploring()
+    )
     merge = op.transpose(op.transpose(x, axes=p), axes=q) >> op.transpose(x, axes=compose(p, q, x))
     drop = (op.transpose(x, axes=p) >> x).when(is_identity(p, x))
 

@@ -132,7 +132,7 @@ def combine_parallel_batch_matmul(min_num_branches: int = 3, always: bool = Fals
 
 _PREFIX: Final = "relay._transform."
 _DIVISORS: Final = FastMath.only("reciprocal").of_kind(EXPLORING).when(has_several(c))
-"""Divisors of channels are scales, as in normalizations that exporters write out. (Scalar ones belong to patterns, such as that of Gelu.)"""
+"""Divisors of channels are scales, as in normalizations that exporters write out. (Scalar ones belong to patterns, such as Gelu's.)"""
 _BACKWARD: Final = (ConstantFolding, BackwardScaleAxis, ScaleAxis, Constants, _DIVISORS)
 _FORWARD: Final = (ConstantFolding, ForwardScaleAxis, ScaleAxis.only("biases"), _DIVISORS)
 

@@ -71,6 +71,21 @@ def broadcast_case(name: str, left: bool) -> Case:
     return case(of(wide, x), of(wide, row), "the types differ") if left else case(of(x, wide), of(scalar, wider), "the types differ")
 
 
+def heads(rows: int, size: int) -> Expr:
+    """Channels that become heads behind the positions, and then the first of both again."""
+    channels = var("channels", (2, 6, 6))
+    apart = ops.reshape(ops.transpose(channels, axes=(0, 2, 1)), newshape=(2, rows, -1, size))
+    return ops.transpose(apart, axes=(0, 2, 3, 1))
+
+
+def test_a_transpose_between_others_and_reshapes_keeps_its_elements_or_stays() -> None:
+    channels = var("channels", ("b", 6, "n"))
+    back = ops.reshape(ops.transpose(channels, axes=(0, 2, 1)), newshape=(0, -1, 3, 2))
+    for order, reshaped in (((0, 2, 3, 1), True), ((0, 3, 2, 1), False), ((0, 2, 1, 3), False)):
+        outcome = saturate(func(ops.transpose(back, axes=order)), Transposes)
+        assert (outcome.fired("Transposes.to_reshape") > 0) == reshaped
+
+
 CASES: dict[str, Case] = {
     **{f"Views.to_same[{kind}]": case(*SAME[kind], "may differ from") for kind in KINDS},
     **{
@@ -83,11 +98,12 @@ CASES: dict[str, Case] = {
         for inner in KINDS
     },
     "Views.new_axes": case(ops.expand_dims(ops.expand_dims(x, axis=0), axis=(2,)), ops.expand_dims(ops.squeeze(x), axis=0), ""),
-    "Transposes.to_reshape": case(
+    "Transposes.to_reshape[once]": case(
         ops.transpose(var("v", (2, 1, 4)), axes=(1, 0, 2)),
         ops.transpose(var("v", (2, 3, 4)), axes=(1, 0, 2)),
         "axes=(1, 0, 2) moves elements",
     ),
+    "Transposes.to_reshape[twice]": case(heads(6, 2), heads(4, 3), "(2, 4, 3, 3), float32] has a part of an axis of"),
     "Transposes.merge": case(ops.transpose(ops.transpose(cube, axes=(1, 2, 0)), axes=(1, 0, 2)), ops.transpose(ops.exp(x)), ""),
     "Transposes.drop": case(ops.transpose(cube, axes=(0, -2, 2)), ops.transpose(cube), "axes=(2, 1, 0) moves an axis"),
     "Copies.same_cast": case(
