@@ -75,7 +75,8 @@ def heads(rows: int, size: int) -> Expr:
     """Channels that become heads behind the positions, and then the first of both again."""
     channels = var("channels", (2, 6, 6))
     apart = ops.reshape(ops.transpose(channels, axes=(0, 2, 1)), newshape=(2, rows, -1, size))
-    return ops.transpose(apart, axes=(0, 2, 3, 1))
+    first: Expr = ops.transpose(apart, axes=(0, 2, 3, 1))
+    return first
 
 
 def test_a_transpose_between_others_and_reshapes_keeps_its_elements_or_stays() -> None:
