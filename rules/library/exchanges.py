@@ -3,7 +3,8 @@ Operators: nn.conv1d nn.conv2d nn.conv3d nn.bias_add nn.batch_norm add subtract 
 nn.max_pool2d nn.avg_pool2d nn.pad.
 
 A 1x1 convolution is a matrix product over channels, so it composes with the preceding convolution. A sum of convolutions of one tensor with
-weights of the same shape is one convolution with the summed weights; a smaller kernel is zero-padded first (RepVGG, Ding et al. 2021).
+weights of the same shape is one convolution with the summed weights; a smaller kernel is zero-padded first (RepVGG, Ding et al. 2021). The
+tensor itself, or its batch normalization, is a convolution whose kernel is 1 or the scale in the middle, for one input channel each.
 
 TASO (Jia et al. 2019) enumerates substitutions for fixed attributes and verifies them with axioms. Here the axioms are the rules, for all
 strides, padding, groups and axes, with guards on shapes, ranks and signs. They explore: none is better by itself.
@@ -17,7 +18,9 @@ from typing import Final
 import numpy as np
 
 from passat.ir.attrs import Attrs
+from passat.ir.dtypes import to_numpy
 from passat.ir.shape import same_dims
+from passat.ir.tensor import Tensor
 from passat.rules.guards import (
     Reject,
     Term,
@@ -39,7 +42,7 @@ from passat.rules.library.arithmetic import constants_in_range, is_not_constant
 from passat.rules.library.batch_norm import along, convolution, epsilon, has_regular_scale, products_stay_finite, scales_axis
 from passat.rules.library.matmul_algebra import has_entries, is_modest
 from passat.rules.library.products import product
-from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors
+from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors, value
 from passat.rules.rule import MIXED, RESOLVED, RuleSet
 
 x, y, z, u = tensors("x y z w")
@@ -155,24 +158,75 @@ def margins(v: Term, w: Term) -> tuple[tuple[int, int], ...]:
     return tuple((margin, margin) for margin in found)
 
 
+@computed
+def sum_inside(w: Term, v: Term) -> Tensor:
+    """The larger weight plus the smaller one in its middle. As a call of `nn.pad`, the smaller one may be too large to be folded."""
+    total = w.value().numpy().copy()
+    middle = [
+        slice((more - less) // 2, (more + less) // 2) for less, more in zip(v.type.concrete_shape, w.type.concrete_shape, strict=True)
+    ]
+    with np.errstate(all="ignore"):
+        total[tuple(middle)] += v.value().numpy()
+    return Tensor.dense(total, w.type.dtype)
+
+
+@guard
+def keeps_places(attrs: Attrs, w: Term) -> bool | str:
+    """Output and input of the convolution have equal shapes, and the middle of the kernel is at the same place in both: it has as many
+    output as input channels, odd kernel sizes, no strides, and centered padding."""
+    if not (attrs.data_layout.startswith("NC") and attrs.kernel_layout.startswith("OI")):
+        return f"the layouts are {attrs.data_layout} and {attrs.kernel_layout}"
+    outputs, inputs, *kernel = w.type.concrete_shape
+    if outputs != inputs * attrs.groups or any(size % 2 == 0 for size in kernel):
+        return f"the weight is {w.type!r}, of {attrs.groups} groups"
+    if any(step != 1 for step in _each(attrs.strides, len(kernel))):
+        return f"the strides are {attrs.strides}"
+    margins = [size // 2 * step for size, step in zip(kernel, _each(attrs.dilation, len(kernel)), strict=True)]
+    centered = all(_sides(attrs.padding, len(kernel), i) == (margin, margin) for i, margin in enumerate(margins))
+    return centered or f"the padding is {attrs.padding}"
+
+
+@computed
+def identity_kernel(attrs: Attrs, w: Term) -> Tensor:
+    """A weight of the same shape whose convolution returns its data."""
+    outputs, inputs, *kernel = w.type.concrete_shape
+    elements = np.zeros((outputs, inputs, *kernel), to_numpy(w.type.dtype))
+    channels = np.arange(outputs)
+    places: tuple[AnyValue, ...] = (channels, channels % inputs, *(size // 2 for size in kernel))
+    elements[places] = 1
+    return Tensor.dense(elements, w.type.dtype)
+
+
+@computed
+def one_per_output(w: Term) -> tuple[int, ...]:
+    """The newshape of a vector that has an element for each output channel of a weight."""
+    return (-1, *(1 for _ in w.type.shape[1:]))
+
+
 def _biased(convolution: Pattern, bias: Pattern) -> PCall:
     return op.nn.bias_add(convolution, bias, axis=p)
 
 
 _RIGHT, _SUMMED = convolution(x, v, attrs=a), convolution(x, w + v, attrs=a)
 _LARGE, _SMALL = op.nn.conv2d(x, w, attrs=a), op.nn.conv2d(x, v, attrs=e)
-_PADDED = op.nn.conv2d(x, w + op.nn.pad(v, pad_width=margins(v, w), pad_mode="constant", pad_value=0.0), attrs=a)
+_PADDED = op.nn.conv2d(x, value(sum_inside(w, v)), attrs=a)
 dims = cases("dims", "one", "two")
 _NORMAL = op.nn.batch_norm(x, gamma, beta, mean, var, attrs=e)[0]
 _SCALE = gamma / op.sqrt(var + number(epsilon(e, "epsilon")))
 _ROW = dims(one=(1, -1, 1), two=(1, -1, 1, 1))
 _SHIFT = op.sum(w * op.reshape(beta - mean * _SCALE, newshape=_ROW), axis=dims(one=(1, 2), two=(1, 2, 3)))
 _WEIGHT = w * op.reshape(_SCALE, newshape=_ROW)
+sign = operator("sign", "add", "subtract")
+beside = cases("beside", "itself", "biased", "normalized")
+_IDENTITY = value(identity_kernel(a, w))
+_JOINED = convolution(x, sign(w, _IDENTITY), attrs=a)
+_JOINED_NORMAL = convolution(x, sign(w, _IDENTITY * op.reshape(_SCALE, newshape=one_per_output(w))), attrs=a)
+_INNER_BIASED = op.nn.bias_add(_INNER, b, axis=1)
 
 
 class ConvolutionChains(RuleSet):
-    """Merges a convolution with a following 1x1 convolution, with another convolution of the same tensor that is added, and with a
-    preceding batch normalization (unpadded convolutions only)."""
+    """Merges a convolution with a following 1x1 convolution, with another convolution of the same tensor that is added, with the tensor
+    itself or its batch normalization, and with a preceding batch normalization (unpadded convolutions only)."""
 
     meet = _MET.when(keeps_channels(w))
     meet_larger = _MET.when(may_grow(w)).exploring()
@@ -198,7 +252,23 @@ class ConvolutionChains(RuleSet):
             )
             >> padded_biases(none=_PADDED, left=_biased(_PADDED, b), both=_biased(_PADDED, b + d), small=_biased(_PADDED, b))
         )
-        .when(is_plain(a), fits_inside(e, a, v, w))
+        .when(is_channels_first(a), fits_inside(e, a, v, w))
+        .inexact(_GROUPED, nonfinite=RESOLVED)
+        .exploring()
+    )
+    identity = (
+        (
+            beside(itself=sign(_INNER, x), biased=sign(_INNER_BIASED, x), normalized=sign(_INNER_BIASED, _NORMAL))
+            >> beside(
+                itself=_JOINED,
+                biased=op.nn.bias_add(_JOINED, b, axis=1),
+                normalized=op.nn.bias_add(_JOINED_NORMAL, sign(b, beta - mean * _SCALE), axis=1),
+            )
+        )
+        .when(
+            *(is_float(x), keeps_places(a, w)),
+            *beside.only("normalized", scales_axis(e, _NORMAL, 1), has_regular_scale(e, gamma, var), is_finite(beta), is_finite(mean)),
+        )
         .inexact(_GROUPED, nonfinite=RESOLVED)
         .exploring()
     )

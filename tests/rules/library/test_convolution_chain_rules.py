@@ -6,11 +6,11 @@ from typing import Any as AnyValue
 import pytest
 
 from passat.ir.expr import Expr
-from passat.rules.library import ConvolutionChains
+from passat.rules.library import ConstantFolding, ConvolutionChains
 from passat.rules.rule import Rule
 from tests.rules.building import func, numbers, ops, var
 from tests.rules.library.cases import Case, case, check_makes_nothing, check_rewrites, pairs
-from tests.rules.running import saturate
+from tests.rules.running import operators, saturate
 
 SIZE = 6
 
@@ -29,8 +29,8 @@ def conv(of: Expr, by: Expr, **attrs: AnyValue) -> Expr:
     return made
 
 
-def biased(of: Expr) -> Expr:
-    made: Expr = ops.nn.bias_add(of, numbers((3,), seed=5), axis=1)
+def biased(of: Expr, channels: int = 3) -> Expr:
+    made: Expr = ops.nn.bias_add(of, numbers((channels,), seed=5), axis=1)
     return made
 
 
@@ -55,6 +55,17 @@ def cases() -> dict[str, Case]:
         found[f"ConvolutionChains.meet_larger[biased, nn.{name}]"] = case(
             conv(biased(first), mix), conv(biased(single), mix), "the weight is Tensor[(3, 2, 1"
         )
+        same = {"padding": (1,) * (2 * dims)}
+        inner, uneven = conv(x, weight(dims, 3, 2), **same), conv(x, weight(dims, 3, 2), padding=(0,) * dims + (2,) * dims)
+        for sign in ("add", "subtract"):
+            join, label = getattr(ops, sign), f"nn.{name}, {sign}"
+            found[f"ConvolutionChains.identity[itself, {label}]"] = case(join(inner, x), join(uneven, x), "the padding is")
+            found[f"ConvolutionChains.identity[biased, {label}]"] = case(
+                join(biased(inner, 2), x), join(biased(uneven, 2), x), "the padding is"
+            )
+            found[f"ConvolutionChains.identity[normalized, {label}]"] = case(
+                join(biased(inner, 2), normalized(x)), join(biased(uneven, 2), normalized(x)), "the padding is"
+            )
         if dims < 3:
             attrs = {"padding": (1,) * dims}
             found[f"ConvolutionChains.batch_norm[{'one' if dims == 1 else 'two'}]"] = case(
@@ -104,6 +115,24 @@ def test_groups_stay() -> None:
         inner = conv(x, weight(2, 3, 2, inputs), groups=groups)
         outer = conv(inner, numbers((2, 3 - inputs if groups == 1 else 2, 1, 1)), groups=2 if groups == 1 else 1)
         rejected(outer, "ConvolutionChains.meet", "the convolution has 2 groups")
+
+
+@pytest.mark.parametrize(("groups", "channels"), [(1, 4), (2, 4), (4, 4), (1, 200)])
+def test_branches_of_one_tensor_become_one_convolution(groups: int, channels: int) -> None:
+    """Blocks of MobileOne, RepVGG and FastViT: kernels of two sizes, and a batch normalization or the tensor itself. 200 channels make a
+    weight of more than `rules.max_growth`."""
+    x = var("data", (1, channels, SIZE, SIZE))
+    attrs = {"groups": groups}
+
+    def branch(size: int, seed: int) -> Expr:
+        inner = conv(x, numbers((channels, channels // groups, size, size), seed=seed), padding=(size // 2,) * 4, **attrs)
+        made: Expr = ops.nn.bias_add(inner, numbers((channels,), seed=seed), axis=1)
+        return made
+
+    normal = ops.nn.batch_norm(x, *(numbers((channels,), seed=seed) for seed in range(4)))[0]
+    for body in (branch(1, 1) + branch(3, 2) + branch(3, 3) + normal, branch(3, 1) - normal, branch(3, 1) + branch(1, 2) + x):
+        outcome = saturate(func(body), ConvolutionChains, ConstantFolding)
+        assert operators(outcome.function.body) == ["nn.conv2d", "nn.bias_add"]
 
 
 def test_a_dilated_kernel_is_padded_by_its_spread() -> None:
