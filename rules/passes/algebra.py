@@ -60,11 +60,11 @@ def linear_algebra() -> RulePass:
 
 @register_pass("relay._transform.MergeProducts")
 def merge_products() -> RulePass:
-    """Merges products, biases and scales that other passes have made neighbors: HoistSelections moves the selections between them, and
-    CollapseBatchDims the reshapes."""
+    """Merges products, biases, scales and reshapes that other passes have made neighbors: HoistSelections moves the selections between
+    them, and CollapseBatchDims the reshapes."""
     products = MatmulAlgebra.only("meet", "scaled_rows", "shifted_rows", "transposed_operand")
-    selections = Concatenations.only("take_run")
-    sets = (ConstantFolding, products, Products.only("bias", "unflatten", "unflatten_biased"), ScaleAxis, selections)
+    moved = (Concatenations.only("take_run"), Views.only("to_same", "fuse"))
+    sets = (ConstantFolding, products, Products.only("bias", "unflatten", "unflatten_biased"), ScaleAxis, *moved)
     return RulePass(sets, name="MergeProducts", opt_level=3, after=["CollapseBatchDims"])
 
 

@@ -50,6 +50,14 @@ def test_a_transposed_operand_of_a_product_of_matrices() -> None:
     stays(merge_products(), "%x: (2, 3, 4), %w: (3, 4)", "nn.matmul(%x, transpose(%w, axes=[1, 0]))")
 
 
+def test_reshapes_that_have_become_neighbors() -> None:
+    # CollapseBatchDims puts the sum before the windows of a Swin on rows, behind which a reshape follows another.
+    pair = "reshape(reshape(%x, newshape=[2, 2, 6, 4]), newshape=[2, 2, 2, 3, 4])"
+    becomes(merge_products(), "%x: (24, 4)", pair, "reshape(%x, newshape=[2, 2, 2, 3, 4])")
+    becomes(merge_products(), "%x: (24, 4)", "reshape(%x, newshape=[24, 4])", "%x")
+    stays(merge_products(), "%x: (24, 4)", "reshape(tanh(reshape(%x, newshape=[2, 12, 4])), newshape=[4, 6, 4])")
+
+
 def test_products_without_weights_are_not_regrouped() -> None:
     """LinearAlgebra has done so, within limits of its own. Sixteen products of one tensor have more groupings than a stage may match."""
     rows = var("x", (2, 16, 16))
