@@ -98,6 +98,23 @@ def has_channels_first(attrs: Attrs) -> bool | str:
     return layout == f"NC{SPATIAL[len(layout) - 2]}" or f"the data is laid out as {layout}"
 
 
+@guard
+def are_short_sums(x: Term, y: Term) -> bool | str:
+    """Neither term is a sum of sums. Each block adds to the residual stream, which its normalization and the next blocks read unscaled. A
+    scale of the stream would pass all blocks before it, once for each product of scales that it meets on the way."""
+    return not (_is_nested_sum(x, 2) or _is_nested_sum(y, 2)) or "an operand is a sum of sums"
+
+
+def _is_nested_sum(x: Term, levels: int) -> bool:
+    """True if a term is a sum or difference, up to a constant factor, and one of its operands is, too, to the given depth."""
+    if levels == 0:
+        return True
+    scaled = [operands for operands in x.calls("multiply") if any(operand.constant is not None for operand in operands)]
+    bases = [x, *(operand for operands in scaled for operand in operands if operand.constant is None)]
+    summed = [operands for base in bases for name in ("add", "subtract") for operands in base.calls(name)]
+    return any(_is_nested_sum(operand, levels - 1) for operands in summed for operand in operands if operand.constant is None)
+
+
 def _grouped(constant: Pattern, lead: str) -> PCall:
     """A per-channel constant for a weight that has only the channels of one group: one block per `lead`."""
     rows = op.reshape(constant, newshape=group_rows(a, weight, lead))
@@ -241,7 +258,7 @@ class BackwardScaleAxis(RuleSet):
     )
     hoist_past_sum = (
         (_BOTH >> sum_or_difference(x * c, y * c))
-        .when(is_float(x), is_finite(c), same_type(x, y), same_type(x, _BOTH), are_no_multiples(c, x, y))
+        .when(is_float(x), is_finite(c), same_type(x, y), same_type(x, _BOTH), are_no_multiples(c, x, y), are_short_sums(x, y))
         .when(constants_in_range("multiply", x, c), constants_in_range("multiply", y, c))
         .exploring()
         .inexact(_MOVED)

@@ -4,11 +4,11 @@ from typing import Any as AnyValue
 
 from passat.ir.expr import Expr
 from passat.ir.shape import ANY
-from passat.rules.library import BackwardScaleAxis, ForwardScaleAxis, ScaleAxis
+from passat.rules.library import BackwardScaleAxis, ConstantFolding, Constants, Factoring, ForwardScaleAxis, ScaleAxis
 from passat.rules.rule import Rule, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, var
 from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each
-from tests.rules.running import rewritten
+from tests.rules.running import rewritten, saturate
 
 x, y, thin = var("x", (2, 4)), var("y", (2, 4)), var("thin", (1, 4))
 row, bias = numbers((4,), seed=1), numbers((4,), seed=2)
@@ -160,3 +160,16 @@ def test_a_scale_does_not_sink_past_a_flatten_of_the_batch() -> None:
     (rule,) = (rule for rule in ForwardScaleAxis if rule.own_name == "sink_past_flatten")
     assert rewritten(func(ops.nn.batch_flatten(var("u", (ANY, 2)) * splat(2.0), axis=0)), rule) == ([], ["axis is 0, not 1"])
     assert len(rewritten(func(ops.nn.batch_flatten(var("u", (ANY, 2)) * splat(2.0))), rule)[0]) == 1
+
+
+def test_a_scale_passes_a_sum_of_two_but_not_a_residual_stream() -> None:
+    """Each block of a MetaFormer scales the stream. Passing all blocks before took 66,000 applications in a model of twelve."""
+    short = saturate(func(((x + y) * row + x) * bias), BackwardScaleAxis, ConstantFolding)
+    assert short.fired("BackwardScaleAxis.hoist_past_sum") > 0
+    stream: Expr = x
+    for block in range(12):
+        scales = (numbers((4,), seed=2 * block), numbers((4,), seed=2 * block + 1))
+        stream = stream * scales[0] + ops.nn.matmul(ops.tanh(stream), numbers((4, 4), seed=block)) * scales[1]
+    outcome = saturate(func(stream), BackwardScaleAxis, ConstantFolding, Constants, Factoring)
+    assert outcome.fired("BackwardScaleAxis.hoist_past_sum") < 30
+    assert any("an operand is a sum of sums" in remark for remark in outcome.remarks)
