@@ -102,6 +102,25 @@ def test_an_optimal_model_comes_back_unchanged() -> None:
     assert result.report.nodes_after == {"Relu": 1, "Sin": 1}
 
 
+@pytest.mark.parametrize("batch", [2, "batch"])
+def test_sizes_of_a_resize_that_are_known_are_not_computed(batch: int | str) -> None:
+    """Even if this is all that changes: reading the model drops the nodes, and no pass fires."""
+    size, place = (numpy_helper.from_array(np.array(values, np.int64), name) for name, values in (("size", [8, 8]), ("place", [0])))
+    end = numpy_helper.from_array(np.array([2], np.int64), "end")
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("Shape", ["r"], ["shape"]),
+        helper.make_node("Slice", ["shape", "place", "end"], ["images"]),
+        helper.make_node("Concat", ["images", "size"], ["sizes"], axis=0),
+        helper.make_node("Resize", ["r", "", "", "sizes"], ["y"], mode="linear"),
+    ]
+    x_, y_ = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [batch, 3, edge, edge]) for name, edge in (("x", 4), ("y", 8)))
+    model = helper.make_model(helper.make_graph(nodes, "g", [x_], [y_], [size, place, end]), opset_imports=[helper.make_opsetid("", 18)])
+    result = optimize(model)
+    assert ops_of(result.model) == ["Relu", "Resize"]
+    assert optimize(result.model).report.kept == "no pass changed anything"
+
+
 def test_a_more_expensive_result_is_replaced_by_the_input() -> None:
     @passat_module_pass
     def worse(model: ModelProto) -> ModelProto:
