@@ -1,6 +1,6 @@
 """Matrix products and their surroundings: biases, reshapes, scales, weights on the left, and parallel products and convolutions of one
 operand, merged together with the elementwise tail of each branch. Operators: nn.matmul nn.dense nn.batch_matmul nn.conv2d nn.bias_add
-nn.relu add multiply divide reshape dyn.reshape transpose expand_dims.
+nn.relu add multiply divide reshape dyn.reshape transpose expand_dims squeeze.
 
 Exporters of column vectors multiply weights from the left, W x + b. The row form, x^T W^T + b^T, is the one that chains of products, biases
 and ONNX's Gemm expect.
@@ -90,6 +90,17 @@ def _viewed(flat: Pattern) -> Pattern:
     return shape(static=op.reshape(flat, ...), computed=op.dyn.reshape(flat, sizes, ...))
 
 
+def _with_view(data: Pattern) -> Pattern:
+    return view(
+        reshape=op.reshape(data, attrs=a),
+        squeeze=op.squeeze(data, attrs=a),
+        expand_dims=op.expand_dims(data, attrs=a),
+        transpose=op.transpose(data, attrs=a),
+    )
+
+
+view = cases("view", "reshape", "squeeze", "expand_dims", "transpose")
+_MOVED: Final = _with_view(x)
 _UNFLAT, _UNFLAT_BIASED = _viewed(_FLAT), _viewed(op.nn.bias_add(_FLAT, b, axis=p))
 
 
@@ -179,18 +190,7 @@ class Products(RuleSet):
         .when(is_matrix(w), keeps_rows(x, op.reshape(x, ...)), keeps_shape(op.nn.matmul(x, w), _UNFLAT))
         .inexact(_REGROUPS)
     )
-    through_reshape = (op.reshape(x, attrs=a) * c >> op.reshape(x * op.reshape(c, newshape=no_axes(c)), attrs=a)).when(
-        is_scalar(c, op.reshape(x, attrs=a))
-    )
-    through_squeeze = (op.squeeze(x, attrs=a) * c >> op.squeeze(x * op.reshape(c, newshape=no_axes(c)), attrs=a)).when(
-        is_scalar(c, op.squeeze(x, attrs=a))
-    )
-    through_expand_dims = (op.expand_dims(x, attrs=a) * c >> op.expand_dims(x * op.reshape(c, newshape=no_axes(c)), attrs=a)).when(
-        is_scalar(c, op.expand_dims(x, attrs=a))
-    )
-    through_transpose = (op.transpose(x, attrs=a) * c >> op.transpose(x * op.reshape(c, newshape=no_axes(c)), attrs=a)).when(
-        is_scalar(c, op.transpose(x, attrs=a))
-    )
+    through_view = (_MOVED * c >> _with_view(x * op.reshape(c, newshape=no_axes(c)))).when(is_scalar(c, _MOVED))
     division = (x / c >> x * (1.0 / c)).when(is_scalar(c, x), is_float(x), is_power_of_two(c))
     through_sum = (
         ((x + b) * c >> x * c + b * c)

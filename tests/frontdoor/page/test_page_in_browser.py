@@ -98,7 +98,7 @@ def test_all_parts_of_a_page(tab: Tab, bert: Path) -> None:
     assert tab.text("#count-after") == "After: 80 nodes"
     assert len(boxes(tab, "before")) > 2
     assert len(boxes(tab, "after")) > 1
-    assert "Products.through_transpose" in tab.text("#rules")
+    assert "Products.through_view" in tab.text("#rules")
     tab.run("document.querySelector('#rules > button').click()")
     assert "Products.into_weight" in tab.text("#rules tbody")
     assert "rules matched nothing" in tab.text("#rules")

@@ -53,16 +53,16 @@ CASES: dict[str, Case] = {
         reshape(matmul(reshape(var("v", (8, 3)), 2, 4, 3), weight) + numbers((4, 1)), 8, 5),
         "is not a bias for a product with",
     ),
-    "Products.through_expand_dims": case(
+    "Products.through_view[expand_dims]": case(
         ops.expand_dims(x, axis=0) * scalar, ops.expand_dims(x, axis=0) * numbers((4, 3)), "is not a single number"
     ),
-    "Products.through_squeeze": case(
+    "Products.through_view[squeeze]": case(
         ops.squeeze(reshape(x, 1, 12), axis=(0,)) * scalar,
         ops.squeeze(reshape(x, 1, 12), axis=(0,)) * numbers((12,)),
         "is not a single number",
     ),
-    "Products.through_reshape": case(reshape(x, 12) * scalar, reshape(x, 12) * numbers((12,)), "is not a single number"),
-    "Products.through_transpose": case(ops.transpose(x) * scalar, ops.transpose(x) * splat(4.0, (1, 1, 1)), "is not a single number"),
+    "Products.through_view[reshape]": case(reshape(x, 12) * scalar, reshape(x, 12) * numbers((12,)), "is not a single number"),
+    "Products.through_view[transpose]": case(ops.transpose(x) * scalar, ops.transpose(x) * splat(4.0, (1, 1, 1)), "is not a single number"),
     "Products.division": case(x / scalar, x / splat(3.0), "3.0 is not a power of two"),
     "Products.through_sum": case((x + numbers((3,))) * scalar, (x + numbers((4, 1))) * scalar, "is not a bias for"),
     "Products.into_weight": case(matmul(x, weight) * scalar, matmul(x, weight) * numbers((5,)), "is not a single number"),
