@@ -81,25 +81,16 @@ def _simplified(function: Function, reads_parts: bool) -> Function:
     inputs = _of_inputs(function.params)
     if not inputs:
         return function
-    calls = _calls(function.body)
-    scopes = any(isinstance(node, (Let, If, Match)) for node in own_nodes(function.body))  # a value in a branch is not known behind it
-    body = _read_by(_Forms(inputs, reads_parts, only_inputs=scopes), function.body)
-    if body is not function.body and _calls(body) >= calls and not scopes:
-        body = _read_by(_Forms(inputs, reads_parts, only_inputs=True), function.body)
-    if body is function.body or _calls(body) > calls:
+    order = own_nodes(function.body)
+    calls = _calls(order)
+    scopes = any(isinstance(node, (Let, If, Match)) for node in order)  # a value in a branch is not known behind it
+    forms = _Forms(inputs, reads_parts, only_inputs=scopes)
+    body = forms.run(order)
+    if forms.reads_others and _calls(own_nodes(body)) >= calls:
+        body = _Forms(inputs, reads_parts, only_inputs=True).run(order)
+    if body is function.body or _calls(own_nodes(body)) > calls:
         return function
     return infer_type(Function(function.params, body, function.ret_type, function.type_params, function.attrs, function.span))
-
-
-def _read_by(forms: "_Forms", body: Expr) -> Expr:
-    """The body with sizes in their canonical forms."""
-    made: dict[int, Expr] = {}
-    for node in own_nodes(body):
-        if isinstance(node, Call) and node.op is _SHAPE_OF:
-            forms.add(made[id(node.args[0])], tensor_type(node.args[0].checked_type).shape)
-        new = node if isinstance(node, Function) else with_children(node, [made[id(part)] for part in children(node)])
-        made[id(node)] = forms.of(node, new)
-    return made[id(body)]
 
 
 def own_nodes(body: Expr) -> Sequence[Expr]:
@@ -107,8 +98,8 @@ def own_nodes(body: Expr) -> Sequence[Expr]:
     return post_order(body, into=lambda part: not isinstance(part, Function))
 
 
-def _calls(body: Expr) -> int:
-    return sum(isinstance(node, Call) for node in own_nodes(body))
+def _calls(nodes: Sequence[Expr]) -> int:
+    return sum(isinstance(node, Call) for node in nodes)
 
 
 def _of_inputs(params: Sequence[Var]) -> Sources:
@@ -131,9 +122,21 @@ class _Forms:
         self._reads_parts = reads_parts
         self._of_all = dict(of_inputs)
         self._only_inputs = only_inputs
+        self.reads_others = False
+        """Whether some size may be read from something else than an input."""
         self._made: dict[tuple[tuple[Dim, ...], bool], Expr] = {}
 
-    def add(self, tensor: Expr, shape: Shape) -> None:
+    def run(self, order: Sequence[Expr]) -> Expr:
+        """The last of some nodes, in the order of the program, with sizes in their canonical forms."""
+        made: dict[int, Expr] = {}
+        for node in order:
+            if isinstance(node, Call) and node.op is _SHAPE_OF:
+                self._add(made[id(node.args[0])], tensor_type(node.args[0].checked_type).shape)
+            new = node if isinstance(node, Function) else with_children(node, [made[id(part)] for part in children(node)])
+            made[id(node)] = self._of(node, new)
+        return made[id(order[-1])]
+
+    def _add(self, tensor: Expr, shape: Shape) -> None:
         """Reads sizes from a tensor whose shape the program reads, if it has a size that no tensor before it has."""
         if self._only_inputs or all(not isinstance(dim, SymDim) or dim in self._of_all for dim in shape):
             return
@@ -141,7 +144,7 @@ class _Forms:
             if isinstance(dim, SymDim):
                 self._of_all[dim] = [*self._of_all.get(dim, ()), (tensor, axis, shape)]
 
-    def of(self, node: Expr, new: Expr) -> Expr:
+    def _of(self, node: Expr, new: Expr) -> Expr:
         """What replaces a call that computes sizes: their canonical form, or the first call that computes them, where nothing before it has
         all of them. `new` for any other node, which is the node with new operands."""
         type_ = node._checked_type
@@ -157,11 +160,14 @@ class _Forms:
         key = (dims, type_.ndim == 0)
         if key not in self._made:
             if all(dim in self._of_all or self._is_computed(dim) for dim in symbols):
-                vector = self._vector(dims, self._of_inputs if all(dim in self._of_inputs for dim in symbols) else self._of_all)
+                of_inputs = all(dim in self._of_inputs for dim in symbols)
+                self.reads_others |= not of_inputs
+                vector = self._vector(dims, self._of_inputs if of_inputs else self._of_all)
                 self._made[key] = _call("squeeze", vector, axis=(0,)) if type_.ndim == 0 else vector
             elif self._only_inputs:
                 return new
             else:
+                self.reads_others = True
                 self._made[key] = new
         return self._made[key]
 
