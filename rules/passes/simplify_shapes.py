@@ -123,7 +123,7 @@ class _Forms:
         self._of_all = dict(of_inputs)
         self._only_inputs = only_inputs
         self.reads_others = False
-        """Whether some size may be read from something else than an input."""
+        """Whether some sizes may be read from other tensors than inputs."""
         self._made: dict[tuple[tuple[Dim, ...], bool], Expr] = {}
 
     def run(self, order: Sequence[Expr]) -> Expr:
