@@ -216,11 +216,10 @@ def _quotient(dividend: SymDim, divisor: int) -> Dim:
     for monomial, coefficient in dividend.terms:
         if not monomial:
             whole[monomial], constant = divmod(coefficient, divisor)
+        elif coefficient % divisor:  # n + n//2 is not the form of (3*n)//2: in a chain of such sizes, each would have the one before twice
+            rest[monomial] = coefficient
         else:
-            sign = 1 if coefficient > 0 else -1
-            whole[monomial] = sign * (abs(coefficient) // divisor)
-            if coefficient % divisor:
-                rest[monomial] = sign * (abs(coefficient) % divisor)
+            whole[monomial] = coefficient // divisor
     outside = _normal(whole)
     if not rest:
         return outside
@@ -239,18 +238,19 @@ def _quotient(dividend: SymDim, divisor: int) -> Dim:
 @functools.lru_cache(10_000)
 def _parts(monomial: Monomial) -> tuple[SymDim, int] | None:
     """Dividend and divisor of a quotient by a positive integer; None for other monomials."""
-    dividend, slashes, divisor = monomial[0].rpartition("//")
-    if len(monomial) > 1 or not slashes or not divisor.isdigit() or dividend.startswith(("min(", "max(")):
+    dividend, slashes, text = monomial[0].rpartition("//")
+    if len(monomial) > 1 or not slashes or dividend.startswith(("min(", "max(")):
         return None
-    found = _parsed(dividend, SymDim.named)
-    return (found, int(divisor)) if isinstance(found, SymDim) else None
+    found, divisor = _parsed(dividend, SymDim.named), _parsed(text, SymDim.named)
+    if not isinstance(found, SymDim) or not isinstance(divisor, int) or divisor <= 0:
+        return None
+    return (found, divisor) if monomial[0] == f"{_bracketed(found)}//{divisor}" else None  # a name may end like a quotient
 
 
 def _whole(positive_part: str, atoms: Iterable[str]) -> tuple[str, Dim] | None:
     """The atom `min(a, b)` among some whose sum with the atom `max(0, a - b)` is `a`, and `a`. Two parts of an axis have such sizes."""
-    difference = _operands(positive_part)
     for atom in atoms:
-        parts = _operands(atom) if atom.startswith("min(") else None
+        parts, difference = (_operands(atom), _operands(positive_part)) if atom.startswith("min(") else (None, None)
         if parts is not None and difference is not None and difference[1] in (parts[0] - parts[1], parts[1] - parts[0]):
             return atom, parts[0] if difference[1] == parts[0] - parts[1] else parts[1]
     return None
@@ -264,10 +264,10 @@ def _operands(atom: str) -> tuple[Dim, Dim] | None:
         return None
     try:
         first, rest = _sum(tokens[2:], SymDim.named)
-        second, _ = _sum(rest[1:], SymDim.named)
+        second, rest = _sum(rest[1:], SymDim.named)
     except (IndexError, ValueError, RecursionError):
         return None
-    return first, second
+    return (first, second) if rest == (")",) else None  # a name may begin like one
 
 
 def _bracketed(dim: Dim) -> str:
@@ -419,7 +419,8 @@ def _factor(tokens: Sequence[str], leaf: _Leaf) -> tuple[Dim, Sequence[str]]:
 def _extreme(which: str, a: Dim, b: Dim) -> Dim:
     if isinstance(a, int) and isinstance(b, int):
         return min(a, b) if which == "min" else max(a, b)
-    return SymDim.named(f"{which}({a!r}, {b!r})")
+    first, second = sorted((repr(a), repr(b))) if which == "min" else (repr(a), repr(b))  # as `passat.ir.bounds.smaller` names it
+    return SymDim.named(f"{which}({first}, {second})")
 
 
 def names_in(dim: Dim) -> list[str]:

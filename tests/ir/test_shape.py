@@ -118,7 +118,7 @@ def test_numbers_may_stand_on_both_sides(calculate: Callable[[Dim, Dim], Dim]) -
         ((n - 2) // 2 + 1, "n//2"),
         ((2 * n + 1) // 2, "n"),
         ((2 * n + 3) // 4, "(n + 1)//2"),
-        ((5 * n) // 2, "2*n + n//2"),
+        ((5 * n) // 2, "(5*n)//2"),
         (-(-n // 4), "(n + 3)//4"),
         (((n + 1) // m + 1) // 2, "((n + 1)//m + 1)//2"),
         ((2 * (n // 2) + 1) // 3, "(2*(n//2) + 1)//3"),
@@ -142,6 +142,34 @@ def test_whole_multiples_are_outside_of_quotients(formula: Formula, divisor: int
     dim = formula(SymDim.named)
     assume(not isinstance(dim, Any))
     assert divide(dim + count * divisor, divisor) == divide(dim, divisor) + count
+
+
+def test_sizes_of_a_long_chain_of_layers_have_short_texts() -> None:
+    """Each size was a sum that had the one before twice: 850,000 characters after 16 layers."""
+    strided, resampled = n, n
+    for _ in range(40):
+        strided, resampled = (strided + 1) // 2, (3 * resampled + 1) // 2
+    assert repr(strided) == f"(n + {2**40 - 1})//{2**40}"
+    assert len(repr(resampled)) < 1000
+
+
+@pytest.mark.parametrize("text", ["n//²", f"n//{'9' * 5000}", "n//0", "n - m//2"])
+def test_names_that_end_like_a_quotient_are_names(text: str) -> None:
+    """The first two ended in an error of Python's."""
+    name = SymDim.named(text)
+    assert name // 2 == SymDim.named(f"({text})//2")
+
+
+def test_names_that_begin_like_a_maximum_are_names() -> None:
+    """The rest of the names was ignored, so that their sum was `a`."""
+    dim = parse_dim("max(0, a - 2) x") + parse_dim("min(2, a) y")
+    assert isinstance(dim, SymDim)
+    assert len(dim.terms) == 2
+
+
+def test_minima_are_equal_in_any_order() -> None:
+    """The order of the operands in a text may be that of their forms before they had a normal form."""
+    assert parse_dim("min((n - 2)//2 + 1, 5)") == parse_dim("min(5, n//2)")
 
 
 @pytest.mark.parametrize("text", ["floor(x)", "a b", "n +", "(n", "n)", "", "*", "2 3", "a,b", "größe!", "min(n)", "n//0", "(" * 100_000])
