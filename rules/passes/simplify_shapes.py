@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from passat.ir.equality import structural_equal
 from passat.ir.expr import Call, Constant, Expr, Function, If, Let, Match, Tuple, Var
 from passat.ir.infer import infer_type, known_value
 from passat.ir.module import IRModule
@@ -103,14 +104,14 @@ def _calls(nodes: Sequence[Expr]) -> int:
 
 
 def _of_inputs(params: Sequence[Var]) -> Sources:
-    """The first input and axis for each named size that occurs by itself."""
+    """The inputs and axes of each named size that occurs by itself."""
     found: Sources = {}
     for param in params:
         if isinstance(param.checked_type, TensorType):
             shape = param.checked_type.shape
             for axis, dim in enumerate(shape):
                 if isinstance(dim, SymDim) and len(dim.terms) == 1 and len(dim.terms[0][0]) == 1 and dim.terms[0][1] == 1:
-                    found.setdefault(dim, [(param, axis, shape)])
+                    found.setdefault(dim, []).append((param, axis, shape))
     return found
 
 
@@ -162,8 +163,9 @@ class _Forms:
             if all(dim in self._of_all or self._is_computed(dim) for dim in symbols):
                 of_inputs = all(dim in self._of_inputs for dim in symbols)
                 self.reads_others |= not of_inputs
-                vector = self._vector(dims, self._of_inputs if of_inputs else self._of_all)
-                self._made[key] = _call("squeeze", vector, axis=(0,)) if type_.ndim == 0 else vector
+                sources = self._of_inputs if of_inputs else self._of_all
+                made = self._scalar(dims, sources) if type_.ndim == 0 else self._vector(dims, sources)
+                self._made[key] = new if _is_same(made, new) else made
             elif self._only_inputs:
                 return new
             else:
@@ -180,6 +182,14 @@ class _Forms:
         if key not in self._made:
             self._made[key] = _call("expand_dims", self._made[(dim,), True], axis=(0,))
         return self._made[key]
+
+    def _scalar(self, dims: tuple[Dim, ...], sources: Sources) -> Expr:
+        """A size by itself: an element of a whole shape, if Shape reads no parts and no slice has it."""
+        found = () if self._reads_parts or self._is_computed(dims[0]) else _sources(dims, 0, sources)
+        for tensor, axis, shape in found[:1]:
+            if len(shape) > 1:
+                return _call("take", self._part(tensor, shape, 0, len(shape)), Constant(Tensor.dense(np.asarray(axis), "int64")), axis=0)
+        return _call("squeeze", self._vector(dims, sources), axis=(0,))
 
     def _vector(self, dims: tuple[Dim, ...], sources: Sources) -> Expr:
         """A vector of sizes: a concatenation of constants, of the longest possible parts of shapes, and of sizes that were computed."""
@@ -211,6 +221,16 @@ class _Forms:
         return self._made[key]
 
 
+def _is_same(made: Expr, old: Expr) -> bool:
+    """Whether two expressions are the same call of the same operands."""
+    calls = isinstance(made, Call) and isinstance(old, Call) and made.op is old.op and made.attrs == old.attrs
+    return calls and len(children(made)) == len(children(old)) and all(map(_is_same_operand, children(made), children(old)))
+
+
+def _is_same_operand(one: Expr, other: Expr) -> bool:
+    return one is other or (isinstance(one, Constant) and structural_equal(one, other))
+
+
 def _sources(dims: Sequence[Dim], place: int, sources: Sources) -> Sequence[Source]:
     """The tensors from which a size of a list can be read; none at its end."""
     dim = dims[place] if place < len(dims) else None
@@ -230,6 +250,6 @@ def _run(dims: Sequence[Dim], size: int, source: Source, sources: Sources) -> tu
     return tensor, shape, start, count if count > size else 0
 
 
-def _call(name: str, operand: Expr, **attrs: object) -> Expr:
+def _call(name: str, *operands: Expr, **attrs: object) -> Expr:
     of = get_op(name)
-    return Call(of, (operand,), of.bind_attrs(attrs))
+    return Call(of, operands, of.bind_attrs(attrs))

@@ -146,7 +146,8 @@ def test_whole_multiples_are_outside_of_quotients(formula: Formula, divisor: int
 
 def test_sizes_of_a_long_chain_of_layers_have_short_texts() -> None:
     """Each size was a sum that had the one before twice: 850,000 characters after 16 layers."""
-    strided, resampled = n, n
+    strided: Dim = n
+    resampled: Dim = n
     for _ in range(40):
         strided, resampled = (strided + 1) // 2, (3 * resampled + 1) // 2
     assert repr(strided) == f"(n + {2**40 - 1})//{2**40}"

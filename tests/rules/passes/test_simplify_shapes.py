@@ -96,6 +96,25 @@ def test_before_opset_15_a_part_of_a_shape_is_a_slice_of_it() -> None:
     assert structural_equal(simplify_shapes(function, reads_parts=False), wanted["main"])
 
 
+def test_before_opset_15_a_size_by_itself_is_an_element_of_the_whole_shape() -> None:
+    """It was a slice without its axis: a call more."""
+    function = run(InferType(), program(HALVES, f"{SIZES}; (arange(0i64, %4, 1i64), arange(0i64, %7, 1i64))"))["main"]
+    wanted = program(
+        HALVES, "%0 = take(shape_of(nn.conv2d(%x, %k, strides=[2, 2])), 2i64, axis=0); (arange(0i64, %0, 1i64), arange(0i64, %0, 1i64))"
+    )
+    assert isinstance(function, Function)
+    made = simplify_shapes(function, reads_parts=False)
+    assert structural_equal(made, wanted["main"])
+    assert simplify_shapes(made, reads_parts=False) is made
+
+
+def test_sizes_are_read_from_the_input_that_has_most_of_them() -> None:
+    """Each was read from the first input that has it, by two calls and a concatenation."""
+    signature = "%x: (b, h), %y: (h, l)"
+    stays(SimplifyShapes(), signature, "(shape_of(%x, start=1), dyn.full(0f, shape_of(%y)))")
+    becomes(SimplifyShapes(), signature, "dyn.full(0f, shape_of(nn.relu(%y)))", "dyn.full(0f, shape_of(%y))")
+
+
 def test_constants_beside_a_size_are_read_with_it() -> None:
     becomes(
         SimplifyShapes(),
