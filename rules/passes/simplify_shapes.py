@@ -1,4 +1,4 @@
-"""The pass SimplifyShapes: canonicalizes shape arithmetic, and reads each size from one tensor, an input if one has it.
+"""The pass SimplifyShapes: canonicalizes shape arithmetic, and reads sizes from inputs, or from the first tensor that has them.
 
 Exporters read the same size from many tensors, whole shapes or parts, and join them by concatenation or selection. Shape arithmetic knows
 the elements of a small integer tensor as expressions over named sizes. If these are sizes of inputs, the tensor is computed from the
@@ -55,7 +55,7 @@ def shape_reads_parts(mod: IRModule) -> bool:
 
 
 def simplify_shapes(function: Function, *, reads_parts: bool = True) -> Function:
-    """The function with each size read from one tensor; itself if nothing changes or more calls would be needed. Without `reads_parts`, a
+    """The function with sizes in their canonical forms; itself if nothing changes or more calls would be needed. Without `reads_parts`, a
     part of a shape is a slice of the whole one.
 
     Nested functions, such as the branches of an ONNX `If`, read sizes from their own inputs.
@@ -78,7 +78,7 @@ def in_each_function(function: Function, change: Callable[[Function], Function])
 
 
 def _simplified(function: Function, reads_parts: bool) -> Function:
-    """The function with each size read from one tensor, apart from nested functions."""
+    """The function with sizes in their canonical forms, apart from nested functions."""
     inputs = _of_inputs(function.params)
     if not inputs:
         return function
