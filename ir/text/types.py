@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from passat.ir.dtypes import NAMES
-from passat.ir.shape import ANY, Dim, SymDim
+from passat.ir.shape import ANY, Dim, SymDim, parse_dim
 from passat.ir.similar_names import did_you_mean
 from passat.ir.text.lexer import ParseError, Tokens
 from passat.ir.text.literals import show_name
@@ -233,7 +233,8 @@ class TypeReader:
                 raise tokens.error("the number is too large for a dimension")
             return int(tokens.take())
         if tokens.kind in ("name", "string"):
-            return SymDim.named(tokens.take())
+            quotient = tokens.kind == "string" and "//" in tokens.text  # earlier versions wrote other forms of quotients
+            return parse_dim(tokens.take()) if quotient else SymDim.named(tokens.take())
         if tokens.accept("("):
             dim = self.read_dim()
             tokens.expect(")", "after the dimension")

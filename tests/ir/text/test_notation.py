@@ -12,7 +12,7 @@ from passat.ir.expr import Call, Expr, Function, GlobalVar, Tuple, Var, var
 from passat.ir.op import get_op
 from passat.ir.shape import SymDim
 from passat.ir.tensor import Tensor
-from passat.ir.text import astext, pretty_print
+from passat.ir.text import astext, fromtext, pretty_print
 from passat.ir.text.literals import show_scalar, show_string
 from passat.ir.text.types import show_type
 from passat.ir.types import GlobalTypeVar, TensorType, Type
@@ -125,6 +125,11 @@ def test_scalars(value: object, text: str | None) -> None:
 )
 def test_types(type_: Type, text: str) -> None:
     assert show_type(type_) == text
+
+
+def test_quotients_in_a_text_of_an_earlier_version_have_their_normal_form() -> None:
+    parameter = fromtext('#[version = "0.0.5"] def @main(%x: Tensor[(2*"((n + 1)//2 + 1)//2"), float32]) { %x }')["main"].params[0]
+    assert parameter.type_annotation == TensorType(((SymDim.named("n") + 3) // 4 * 2,))
 
 
 @settings(max_examples=100)
