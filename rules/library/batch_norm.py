@@ -178,13 +178,25 @@ def sum_stays_finite(b: Term, d: Term) -> bool | str:
 def normalized_stays_in_range(attrs: Attrs, w: Term, gamma: Term, beta: Term, var: Term, *shifts: Term) -> bool | str:
     """Weight and bias of the folded product stay finite, and the weight well above the subnormal numbers. `shifts` are the mean and the
     previous bias. A weight unknown until run time counts as in `stays_in_range`."""
-    with np.errstate(all="ignore"):
-        scale = float(gamma.value().largest() / np.sqrt(np.min(var.value().numpy().astype(np.float64), initial=np.inf) + attrs.epsilon))
-    weight = _largest(w)
+    scale, weight = _largest_scale(attrs, gamma, var), _largest(w)
     reached = (weight * scale, sum(shift.value().largest() for shift in shifts) * scale + beta.value().largest())
     if not all(size < _end(w) for size in reached):
         return f"the weight or the bias may reach {max(reached):g}"
     return _is_normal(w, weight * scale)
+
+
+@guard
+def normalized_sum_stays_finite(attrs: Attrs, w: Term, b: Term, gamma: Term, beta: Term, mean: Term, var: Term) -> bool | str:
+    """Weight and bias of a convolution stay finite if scale and shift of a normalization are added to them."""
+    scale = _largest_scale(attrs, gamma, var)
+    reached = (w.value().largest() + scale, b.value().largest() + beta.value().largest() + mean.value().largest() * scale)
+    return all(size < _end(w) for size in reached) or f"the weight or the bias may reach {max(reached):g}"
+
+
+def _largest_scale(attrs: Attrs, gamma: Term, var: Term) -> float:
+    """A bound of gamma / sqrt(var + epsilon)."""
+    with np.errstate(all="ignore"):
+        return float(gamma.value().largest() / np.sqrt(np.min(var.value().numpy().astype(np.float64), initial=np.inf) + attrs.epsilon))
 
 
 def _end(term: Term) -> float:

@@ -39,7 +39,16 @@ from passat.rules.guards import (
 )
 from passat.rules.holes import cases, operator
 from passat.rules.library.arithmetic import constants_in_range, is_not_constant
-from passat.rules.library.batch_norm import along, convolution, epsilon, has_regular_scale, products_stay_finite, scales_axis
+from passat.rules.library.batch_norm import (
+    along,
+    convolution,
+    epsilon,
+    has_regular_scale,
+    normalized_sum_stays_finite,
+    products_stay_finite,
+    scales_axis,
+    sum_stays_finite,
+)
 from passat.rules.library.matmul_algebra import has_entries, is_modest
 from passat.rules.library.products import product
 from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors, value
@@ -231,14 +240,17 @@ class ConvolutionChains(RuleSet):
     meet = _MET.when(keeps_channels(w))
     meet_larger = _MET.when(may_grow(w)).exploring()
     difference = (
-        (_INNER - _RIGHT >> convolution(x, w - v, attrs=a)).when(same_shape(w, v)).inexact(_GROUPED, nonfinite=RESOLVED).exploring()
+        (_INNER - _RIGHT >> convolution(x, w - v, attrs=a))
+        .when(same_shape(w, v), sum_stays_finite(w, v))
+        .inexact(_GROUPED, nonfinite=RESOLVED)
+        .exploring()
     )
     sum = (
         (
             biases(none=_INNER + _RIGHT, left=_biased(_INNER, b) + _RIGHT, both=_biased(_INNER, b) + _biased(_RIGHT, d))
             >> biases(none=_SUMMED, left=_biased(_SUMMED, b), both=_biased(_SUMMED, b + d))
         )
-        .when(same_shape(w, v))
+        .when(same_shape(w, v), sum_stays_finite(w, v), *biases.only("both", sum_stays_finite(b, d)))
         .inexact(_GROUPED, nonfinite=RESOLVED)
         .exploring()
     )
@@ -252,7 +264,7 @@ class ConvolutionChains(RuleSet):
             )
             >> padded_biases(none=_PADDED, left=_biased(_PADDED, b), both=_biased(_PADDED, b + d), small=_biased(_PADDED, b))
         )
-        .when(is_channels_first(a), fits_inside(e, a, v, w))
+        .when(is_channels_first(a), fits_inside(e, a, v, w), sum_stays_finite(w, v), *padded_biases.only("both", sum_stays_finite(b, d)))
         .inexact(_GROUPED, nonfinite=RESOLVED)
         .exploring()
     )
@@ -267,7 +279,8 @@ class ConvolutionChains(RuleSet):
         )
         .when(
             *(is_float(x), keeps_places(a, w)),
-            *beside.only("normalized", scales_axis(e, _NORMAL, 1), has_regular_scale(e, gamma, var), is_finite(beta), is_finite(mean)),
+            *beside.only("normalized", scales_axis(e, _NORMAL, 1), has_regular_scale(e, gamma, var)),
+            *beside.only("normalized", normalized_sum_stays_finite(e, w, b, gamma, beta, mean, var)),
         )
         .inexact(_GROUPED, nonfinite=RESOLVED)
         .exploring()

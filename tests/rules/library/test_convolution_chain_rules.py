@@ -8,7 +8,7 @@ import pytest
 from passat.ir.expr import Expr
 from passat.rules.library import ConstantFolding, ConvolutionChains
 from passat.rules.rule import Rule
-from tests.rules.building import func, numbers, ops, var
+from tests.rules.building import func, numbers, ops, splat, var
 from tests.rules.library.cases import Case, case, check_makes_nothing, check_rewrites, pairs
 from tests.rules.running import operators, saturate
 
@@ -133,6 +133,25 @@ def test_branches_of_one_tensor_become_one_convolution(groups: int, channels: in
     for body in (branch(1, 1) + branch(3, 2) + branch(3, 3) + normal, branch(3, 1) - normal, branch(3, 1) + branch(1, 2) + x):
         outcome = saturate(func(body), ConvolutionChains, ConstantFolding)
         assert operators(outcome.function.body) == ["nn.conv2d", "nn.bias_add"]
+
+
+def test_weights_and_biases_that_would_overflow_stay_apart() -> None:
+    x, same = data(2), {"padding": (1, 1, 1, 1)}
+
+    def huge(*shape: int) -> Expr:
+        return splat(3e38, shape)
+
+    large, inside = conv(x, huge(2, 2, 3, 3), **same), conv(x, huge(2, 2, 1, 1))
+    inner, other, ones = conv(x, weight(2, 3, 2), **same), conv(x, splat(2e38, (2, 2, 3, 3)), **same), splat(1.0, (2,))
+    for body, rule in (
+        (large + inside, "ConvolutionChains.sum_of_kernels"),
+        (large + other, "ConvolutionChains.sum"),
+        (large - other, "ConvolutionChains.difference"),
+    ):
+        rejected(body, rule, "the sum of the constants may reach")
+    wide, far = (ops.nn.batch_norm(x, *vectors, ones, ones)[0] for vectors in ((huge(2), ones), (ones, huge(2))))
+    for body in (biased(large, 2) + wide, ops.nn.bias_add(inner, huge(2), axis=1) + far):
+        rejected(body, "ConvolutionChains.identity", "the weight or the bias may reach")
 
 
 def test_a_dilated_kernel_is_padded_by_its_spread() -> None:
