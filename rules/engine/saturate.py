@@ -12,7 +12,7 @@ from passat.rules.engine.egraph import EngineError, Query
 from passat.rules.engine.graph import TUPLE, Graph, Symbol
 from passat.rules.engine.limits import Backoff, Budget, LimitReached, Limits, Stop, StopReason
 from passat.rules.engine.matching import Matcher
-from passat.rules.engine.mirror import Asked, Mirror, foresee, may_explode
+from passat.rules.engine.mirror import Asked, Mirror, Retired, foresee, may_explode
 from passat.rules.engine.report import Round, RuleStatistics, Saturation
 from passat.rules.engine.trace import Application, Steps
 from passat.rules.engine.variant import Placed
@@ -60,8 +60,8 @@ class Saturator:
         self._dependent: dict[tuple[int, tuple[int, ...]], None] = {}
         """The matches that are decided again when a fact changes, because the right side is computed from facts."""
         self._seen: set[tuple[int, tuple[int, ...]]] = set()
-        self._retired: dict[str, list[str]] = {}
-        self._retired_next: dict[str, list[str]] = {}
+        self._retired: Retired = {}
+        self._retired_next: Retired = {}
         self._pending: Sequence[tuple[int, int]] = ()
         self._decided: Sequence[tuple[int, int]] = ()
         self._walked = 0
@@ -282,7 +282,8 @@ class Saturator:
             learned = set()
             if may_explode(self.graph, self.initial):
                 learned = self._follow(self._mirror.step()[0])
-                if foresee(self.graph, self._queries, self._mirror.asked(self._active), self._limits.matches):
+                asked = self._mirror.asked(self._active)
+                if foresee(self.graph, self._queries, asked, self._limits.matches, self._mirror.retired):
                     raise LimitReached(StopReason.MATCHES, f"the next iteration would find more than {self._limits.matches}")
             tables, learned = self._match(learned)
             self.result.rounds += 1
@@ -495,7 +496,7 @@ class Saturator:
             self.provenance[node] = (matcher.name, root)
         retired = matcher.retired(variant, row)
         if retired is not None:
-            self._retired.setdefault(f"retire_{matcher.root.name}", []).append("\t".join(map(str, retired)))
+            self._retired.setdefault(matcher.root, []).append(retired)
             if steps is not None:
                 steps.retired.setdefault(self._placed(matcher, row).nodes[0], matcher.name)
             if built > root:

@@ -76,6 +76,7 @@ CHAINS = {
     "copies": lambda n: repeated(n, lambda i, a, b: helper.make_node("Identity", [a], [b]), (2, 3)),
     "zeros": lambda n: repeated(n, lambda i, a, b: helper.make_node("Add", [a, "z"], [b]), (2, 3), z=np.float32(0)),
     "transposes": lambda n: repeated(n, lambda i, a, b: helper.make_node("Transpose", [a], [b], perm=[1, 2, 0]), (3, 3, 3)),
+    "transposed views": lambda n: repeated(n, lambda i, a, b: helper.make_node("Transpose", [a], [b], perm=[1, 2, 0]), (3, 3, 1)),
     "reshapes": lambda n: repeated(n, lambda i, a, b: helper.make_node("Reshape", [a, "st"[i % 2]], [b]), (2, 3), s=[6, 1], t=[3, 2]),
     "new axes": lambda n: repeated(
         n, lambda i, a, b: helper.make_node("Squeeze" if i % 2 else "Unsqueeze", [a, "axes"], [b]), (2, 3), axes=[0]
