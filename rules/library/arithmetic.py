@@ -135,15 +135,26 @@ products = cases("factors", "multiply_multiply", "multiply_divide", "divide_mult
 def is_not_affine(x: Term) -> bool | str:
     """The tensor is neither a product nor a sum with a constant, which other rules combine with the constants that follow. In a chain of
     both, each of them would otherwise be combined with each before it."""
-    names = [name for name in ("multiply", "add") if any(part.constant is not None for parts in x.calls(name) for part in parts)]
-    return not names or f"is also a call of {names[0]} with a constant"
+    return _has_no_constant_in(x, "multiply", "add")
+
+
+@guard
+def is_no_sum(x: Term) -> bool | str:
+    """The tensor is neither a sum nor a difference with a constant, which `Constants.sum` combines with the constant that follows. In a
+    chain of them, each would otherwise be combined with each before it."""
+    return _has_no_constant_in(x, "add", "subtract")
+
+
+def _has_no_constant_in(x: Term, *names: str) -> bool | str:
+    found = [name for name in names if any(part.constant is not None for parts in x.calls(name) for part in parts)]
+    return not found or f"is also a call of {found[0]} with a constant"
 
 
 class Constants(RuleSet):
     """Reassociates sums and products so that two constants fold together, and distributes a factor over a sum with a constant. Adds the
     negative of a constant that is subtracted, as rules for sums expect."""
 
-    negated = (x - c >> x + op.negative(c)).when(is_float(x)).exploring()
+    negated = (x - c >> x + op.negative(c)).when(is_float(x), is_no_sum(x)).exploring()
     sum = (
         (
             sums(add_add=(x + c) + d, add_subtract=(x + c) - d, subtract_add=(x - c) + d, subtract_subtract=(x - c) - d)

@@ -105,6 +105,16 @@ def are_short_sums(x: Term, y: Term) -> bool | str:
     return not (_is_nested_sum(x, 2) or _is_nested_sum(y, 2)) or "an operand is a sum of sums"
 
 
+@guard
+def is_first_divided(x: Term) -> bool | str:
+    """The tensor is not a quotient by a constant of several elements, to which another constant is added. In a chain of quotients and sums,
+    each of them would otherwise be combined with each before it."""
+    operands = [parts for name in ("add", "subtract") for parts in x.calls(name) if any(part.constant is not None for part in parts)]
+    quotients = [parts for term in (x, *(part for parts in operands for part in parts)) for parts in term.calls("divide")]
+    divided = any(divisor.constant is not None and divisor.type.size != 1 for _, divisor in quotients)
+    return not divided or "is a shifted quotient by a constant"
+
+
 def _is_nested_sum(x: Term, levels: int) -> bool:
     """True if a term is a sum or difference, up to a constant factor, and one of its operands is, too, to the given depth."""
     if levels == 0:

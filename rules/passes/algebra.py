@@ -17,12 +17,12 @@ from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.grouped_heads import GroupedHeads
 from passat.rules.library.hidden_state import HiddenStates
 from passat.rules.library.layouts import has_several
-from passat.rules.library.lowering import FastMath, c
+from passat.rules.library.lowering import FastMath, c, x
 from passat.rules.library.masks import Masks
 from passat.rules.library.matmul_algebra import MatmulAlgebra
 from passat.rules.library.products import Parallel, Products
 from passat.rules.library.reductions import Reductions
-from passat.rules.library.scale_axis import BackwardScaleAxis, ForwardScaleAxis
+from passat.rules.library.scale_axis import BackwardScaleAxis, ForwardScaleAxis, is_first_divided
 from passat.rules.library.views import DynamicViews, Transposes, Views
 from passat.rules.passes.fold_scale_axis import FoldScales, fold_backward, fold_forward
 from passat.rules.passes.parallel_branches import Joined, ParallelBranches, Stacked
@@ -131,7 +131,7 @@ def combine_parallel_batch_matmul(min_num_branches: int = 3, always: bool = Fals
 
 
 _PREFIX: Final = "relay._transform."
-_DIVISORS: Final = FastMath.only("reciprocal").of_kind(EXPLORING).when(has_several(c))
+_DIVISORS: Final = FastMath.only("reciprocal").of_kind(EXPLORING).when(has_several(c), is_first_divided(x))
 """Divisors of channels are scales, as in normalizations that exporters write out. (Scalar ones belong to patterns, such as Gelu's.)"""
 _BACKWARD: Final = (ConstantFolding, BackwardScaleAxis, ScaleAxis, Constants, _DIVISORS)
 _FORWARD: Final = (ConstantFolding, ForwardScaleAxis, ScaleAxis.only("biases"), _DIVISORS)

@@ -78,6 +78,7 @@ CHAINS = {
     "transposes": lambda n: repeated(n, lambda i, a, b: helper.make_node("Transpose", [a], [b], perm=[1, 2, 0]), (3, 3, 3)),
     "transposed views": lambda n: repeated(n, lambda i, a, b: helper.make_node("Transpose", [a], [b], perm=[1, 2, 0]), (3, 3, 1)),
     "reshapes": lambda n: repeated(n, lambda i, a, b: helper.make_node("Reshape", [a, "st"[i % 2]], [b]), (2, 3), s=[6, 1], t=[3, 2]),
+    "differences": lambda n: repeated(n, lambda i, a, b: helper.make_node("Sub", [a, "c"], [b]), (2, 3), c=np.array([0.5, 0.25, 1], np.float32)),
     "new axes": lambda n: repeated(
         n, lambda i, a, b: helper.make_node("Squeeze" if i % 2 else "Unsqueeze", [a, "axes"], [b]), (2, 3), axes=[0]
     ),
@@ -109,6 +110,16 @@ def test_chains_of_constants_collapse_as_far_as_limits_let_them() -> None:
     model = repeated(length, lambda i, a, b: helper.make_node("Add", [a, "c"], [b]), (2, 3), c=np.float32(0.5))
     out, report = optimize(model, {"x": floats(2, 3)}, again=False)
     assert sum(operators(out).values()) <= (1 if not report.limits else length / 50)
+
+
+def test_shifted_quotients_reach_no_limit() -> None:
+    """Each difference and quotient by a vector was combined with each before it, so ten of both ran into the limit of matches."""
+    generator = np.random.default_rng(0)
+    constants = {f"c{i}": generator.uniform(1, 2, (4, 1, 1)).astype(np.float32) for i in range(20)}
+    model = repeated(20, lambda i, a, b: helper.make_node("Div" if i % 2 else "Sub", [a, f"c{i}"], [b]), (1, 4, 8, 8), **constants)
+    out, report = optimize(model, {"x": floats(1, 4, 8, 8)}, again=False)
+    assert sum(operators(out).values()) <= 4
+    assert not report.limits
 
 
 def test_slices_of_slices_collapse() -> None:
