@@ -78,7 +78,9 @@ CHAINS = {
     "transposes": lambda n: repeated(n, lambda i, a, b: helper.make_node("Transpose", [a], [b], perm=[1, 2, 0]), (3, 3, 3)),
     "transposed views": lambda n: repeated(n, lambda i, a, b: helper.make_node("Transpose", [a], [b], perm=[1, 2, 0]), (3, 3, 1)),
     "reshapes": lambda n: repeated(n, lambda i, a, b: helper.make_node("Reshape", [a, "st"[i % 2]], [b]), (2, 3), s=[6, 1], t=[3, 2]),
-    "differences": lambda n: repeated(n, lambda i, a, b: helper.make_node("Sub", [a, "c"], [b]), (2, 3), c=np.array([0.5, 0.25, 1], np.float32)),
+    "differences": lambda n: repeated(
+        n, lambda i, a, b: helper.make_node("Sub", [a, "c"], [b]), (2, 3), c=np.array([0.5, 0.25, 1], np.float32)
+    ),
     "new axes": lambda n: repeated(
         n, lambda i, a, b: helper.make_node("Squeeze" if i % 2 else "Unsqueeze", [a, "axes"], [b]), (2, 3), axes=[0]
     ),
