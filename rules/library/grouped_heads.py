@@ -103,13 +103,15 @@ _JOINED = op.reshape(product(_ROWS, _NARROW), newshape=apart(_WIDE, _WHOLE))
 _STACK = op.reshape(op.expand_dims(x, axis=2), newshape=stacked_shape(x, _WIDE))
 _OF_STACK = product(_STACK, heads(values=y, keys=op.transpose(y, axes=(0, 1, 2, 4, 3))))
 _STACKED = op.squeeze(op.reshape(_OF_STACK, newshape=merged_shape(_WIDE, _WHOLE)), axis=(2,))
-_MERGED = op.squeeze(op.reshape(x, attrs=a), axis=(2,))
 behind = cases("behind", "softmax", "masked", "transpose")
 
 
 def _merged(of: Pattern) -> Pattern:
-    """The tensor with the axes of heads and groups merged, as they were before."""
+    """The tensor with the axes of heads and groups merged."""
     return op.squeeze(op.reshape(of, attrs=a), axis=(2,))
+
+
+_MERGED: Final = _merged(x)
 
 
 @guard
