@@ -137,6 +137,8 @@ class Graph:
         self.known: dict[int, KnownValue | None] = {}
         self.members: dict[int, list[int]] = {}
         """The nodes of each e-class that has more than one."""
+        self.retired: set[int] = set()
+        """Nodes that no longer match."""
         self.facts: dict[Analysis[AnyValue], Facts[AnyValue]] = {}
         self.common_parts: CommonParts | None = None
         """What sums and products of the program share, once a rule has asked."""

@@ -2,7 +2,7 @@
 number of matches is predicted before."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from math import prod
 from typing import Final
@@ -35,8 +35,6 @@ class Mirror:
         self._numbers: dict[int, int] = {}
         self._allowed: set[int] = set()
         self._loaded = 0
-        self.retired: set[int] = set()
-        """Nodes that no longer match."""
         self._visible: list[Symbol] = []
 
     def close(self) -> None:
@@ -110,7 +108,7 @@ class Mirror:
                 self._egraph.declare_retiring(symbol.name, symbol.arity, symbol.has_payload)
             rows[f"retire_{symbol.name}"] = ["\t".join(map(str, row)) for row in nodes]
             known = [graph.there(symbol, row[-1] if symbol.has_payload else 0, row[: symbol.arity]) for row in nodes]
-            self.retired.update(node for node in known if node is not None)
+            graph.retired.update(node for node in known if node is not None)
         self._egraph.load({"bare": bare, **rows}, unions)
 
     def step(self, asked: Sequence[int] = ()) -> tuple[list[tuple[int, ...]], dict[int, list[tuple[int, ...]]]]:
@@ -130,10 +128,10 @@ def may_explode(graph: Graph, initial: int) -> bool:
     return len(graph) >= 2 * initial + 10_000 or max(map(len, graph.members.values()), default=1) >= LARGE
 
 
-def foresee(graph: Graph, queries: Sequence[Asked], asked: Iterable[int], most: int, retired: Collection[int] = ()) -> bool:
+def foresee(graph: Graph, queries: Sequence[Asked], asked: Iterable[int], most: int) -> bool:
     """True if the queries would find more than `most` matches: an e-class of a thousand nodes that are not retired matches a thousand times
     below each of its users. Counts them for the queries that may find most, until the bounds of the others suffice."""
-    bounds = _bounds(graph, queries, asked, retired)
+    bounds = _bounds(graph, queries, asked)
     counted, left = 0, sum(bounds.values())
     candidates: dict[tuple[Symbol, int, Symbol], list[int]] = {}
     for number in sorted(bounds, key=bounds.__getitem__, reverse=True):
@@ -144,19 +142,19 @@ def foresee(graph: Graph, queries: Sequence[Asked], asked: Iterable[int], most: 
         edges = [(matcher.root, i, symbol) for i, symbol in _inner(variant)]
         for edge in edges:
             if edge not in candidates:
-                candidates[edge] = _having(graph, *edge, retired)
-        counted += _ways(graph, variant, min([candidates[edge] for edge in edges], key=len), most, retired)
+                candidates[edge] = _having(graph, *edge)
+        counted += _ways(graph, variant, min([candidates[edge] for edge in edges], key=len), most)
         if counted > most:
             return True
     return False
 
 
-def _bounds(graph: Graph, queries: Sequence[Asked], asked: Iterable[int], retired: Collection[int]) -> dict[int, int]:
+def _bounds(graph: Graph, queries: Sequence[Asked], asked: Iterable[int]) -> dict[int, int]:
     """Numbers of matches that the queries with inner terms cannot exceed, from the most nodes of a symbol that an e-class has."""
     roots = Counter(graph.symbols)
     most: dict[Symbol, int] = {}
     for nodes in graph.members.values():
-        for symbol, count in Counter([graph.symbols[node] for node in nodes if node not in retired]).items():
+        for symbol, count in Counter([graph.symbols[node] for node in nodes if node not in graph.retired]).items():
             most[symbol] = max(most.get(symbol, 1), count)
     bounds: dict[int, int] = {}
     for number in asked:
@@ -172,42 +170,34 @@ def _inner(variant: Variant) -> list[tuple[int, Symbol]]:
     return [(i, symbol) for whole, i, _, symbol in variant.steps if whole == 0 and symbol is not None]
 
 
-def _having(graph: Graph, root: Symbol, place: int, symbol: Symbol, retired: Collection[int]) -> list[int]:
+def _having(graph: Graph, root: Symbol, place: int, symbol: Symbol) -> list[int]:
     """The nodes of a symbol whose operand at a place may be a node of another one."""
     operands = graph.operands
-    nodes = [node for node, head in enumerate(graph.symbols) if head is root and node not in retired]
-    return [node for node in nodes if _nodes(graph, operands[node][place], symbol, retired)]
+    nodes = [node for node, head in enumerate(graph.symbols) if head is root and node not in graph.retired]
+    return [node for node in nodes if _nodes(graph, operands[node][place], symbol)]
 
 
-def _nodes(graph: Graph, cls: int, symbol: Symbol, retired: Collection[int]) -> list[int]:
+def _nodes(graph: Graph, cls: int, symbol: Symbol) -> list[int]:
     """The nodes of an e-class that have a symbol and match."""
     cls = graph.find(cls)
-    return [node for node in graph.members.get(cls, (cls,)) if graph.symbols[node] is symbol and node not in retired]
+    return [node for node in graph.members.get(cls, (cls,)) if graph.symbols[node] is symbol and node not in graph.retired]
 
 
 Below = dict[int, list[tuple[int, int, Symbol]]]
 """The terms of a left side below each register, as (operand, register, symbol)."""
 
 
-def _ways(graph: Graph, variant: Variant, candidates: Sequence[int], most: int, retired: Collection[int]) -> int:
+def _ways(graph: Graph, variant: Variant, candidates: Sequence[int], most: int) -> int:
     """The number of ways in which a pattern matches at some nodes, ignoring equality of holes; any number above `most` once it exceeds
     that."""
     below: Below = {}
     for whole, i, part, symbol in variant.steps:
         if symbol is not None:
             below.setdefault(whole, []).append((i, part, symbol))
-    return _ways_at(graph, below, 0, candidates, most, {}, retired)
+    return _ways_at(graph, below, 0, candidates, most, {})
 
 
-def _ways_at(
-    graph: Graph,
-    below: Below,
-    register: int,
-    nodes: Sequence[int],
-    most: int,
-    known: dict[tuple[int, int], int],
-    retired: Collection[int],
-) -> int:
+def _ways_at(graph: Graph, below: Below, register: int, nodes: Sequence[int], most: int, known: dict[tuple[int, int], int]) -> int:
     """The number of ways in which the part of a pattern in a register matches at some nodes. A closure would refer to itself, and so keep
     the graph until the next garbage collection."""
     find, operands, total = graph.find, graph.operands, 0
@@ -216,8 +206,7 @@ def _ways_at(
         for i, part, symbol in below.get(register, ()):
             key = (part, find(operands[node][i]))
             if key not in known:
-                inner = _nodes(graph, key[1], symbol, retired)
-                known[key] = _ways_at(graph, below, part, inner, most, known, retired)
+                known[key] = _ways_at(graph, below, part, _nodes(graph, key[1], symbol), most, known)
             ways *= known[key]
             if not ways:
                 break

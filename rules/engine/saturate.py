@@ -282,8 +282,7 @@ class Saturator:
             learned = set()
             if may_explode(self.graph, self.initial):
                 learned = self._follow(self._mirror.step()[0])
-                asked = self._mirror.asked(self._active)
-                if foresee(self.graph, self._queries, asked, self._limits.matches, self._mirror.retired):
+                if foresee(self.graph, self._queries, self._mirror.asked(self._active), self._limits.matches):
                     raise LimitReached(StopReason.MATCHES, f"the next iteration would find more than {self._limits.matches}")
             tables, learned = self._match(learned)
             self.result.rounds += 1

@@ -27,6 +27,7 @@ from passat.rules.passes.selected_regions import Region, completed, merged
 from passat.rules.passes.selections import selection
 from passat.rules.passes.simplify_shapes import in_each_function, own_nodes
 from passat.rules.rule import EXACT
+from passat.rules.rule_pass import read_opset
 
 _SINCE: Final = 12
 """The first opset in which GatherND has batch dimensions."""
@@ -65,8 +66,7 @@ class HoistSelectionsAgain(HoistSelections):
 
 def selects_each(mod: IRModule) -> bool:
     """True if selections of one position of each entry of a batch can be written."""
-    frame = mod.attrs.get("onnx")
-    return frame is None or frame.version >= _SINCE
+    return (read_opset(mod) or _SINCE) >= _SINCE
 
 
 def hoist_selections(function: Function, of_each: bool = True) -> Function:

@@ -15,16 +15,16 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from passat.ir.equality import structural_equal
-from passat.ir.expr import Call, Constant, Expr, Function, If, Let, Match, Tuple, Var
+from passat.ir.expr import Call, Constant, Expr, Function, If, Let, Match, Tuple, Var, const
 from passat.ir.infer import infer_type, known_value
 from passat.ir.module import IRModule
 from passat.ir.op import get_op
 from passat.ir.sealed import is_sealed
 from passat.ir.shape import Dim, Shape, SymDim
-from passat.ir.tensor import Tensor
 from passat.ir.traverse import children, post_order, rewrite, with_children
 from passat.ir.types import TensorType, tensor_type
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
+from passat.rules.rule_pass import read_opset
 
 Source: TypeAlias = tuple[Expr, int, Shape]
 """A tensor, one of its axes, and its shape."""
@@ -50,8 +50,7 @@ class SimplifyShapes(FunctionPass):
 
 def shape_reads_parts(mod: IRModule) -> bool:
     """Whether Shape reads a part of a shape in the opset of a module."""
-    frame = mod.attrs.get("onnx")
-    return frame is None or frame.version >= _SINCE
+    return (read_opset(mod) or _SINCE) >= _SINCE
 
 
 def simplify_shapes(function: Function, *, reads_parts: bool = True) -> Function:
@@ -188,7 +187,7 @@ class _Forms:
         found = () if self._reads_parts or self._is_computed(dims[0]) else _sources(dims, 0, sources)
         for tensor, axis, shape in found[:1]:
             if len(shape) > 1:
-                return _call("take", self._part(tensor, shape, 0, len(shape)), Constant(Tensor.dense(np.asarray(axis), "int64")), axis=0)
+                return _call("take", self._part(tensor, shape, 0, len(shape)), const(axis, "int64"), axis=0)
         return _call("squeeze", self._vector(dims, sources), axis=(0,))
 
     def _vector(self, dims: tuple[Dim, ...], sources: Sources) -> Expr:
@@ -203,7 +202,7 @@ class _Forms:
                 parts.append(self._part(tensor, shape, start, start + count))
             elif size > at:
                 count = size - at
-                parts.append(Constant(Tensor.dense(np.asarray(dims[at:size], np.int64), "int64")))
+                parts.append(const(np.asarray(dims[at:size]), "int64"))
             else:
                 count = 1
                 parts.append(self._computed(dims[at]))
