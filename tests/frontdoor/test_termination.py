@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+# Many short waits: a signal that arrives just before a wait begins, which no handler sees until it ends, delays only one of them.
 COMMAND = """
 import time
 from passat.cli.app import app, main
@@ -16,7 +17,8 @@ from passat.cli.app import errors
 def work(as_json: bool = False) -> None:
     with errors(as_json, "nothing was written"):
         print("at work", flush=True)
-        time.sleep(60)
+        for _ in range(600):
+            time.sleep(0.1)
 
 if __name__ == "__main__":
     main()
