@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from passat.ir.shape import ANY, Any, Dim, SymDim
+from passat.ir.shape import ANY, Any, Dim, Extreme, Quotient, SymDim
 
 FAR: Final = 2**31 - 1
 """Indices of at least this value mean the end of a dimension; no dimension is longer."""
@@ -28,9 +28,9 @@ def least(dim: Dim) -> int | None:
     return constant
 
 
-def _is_size(name: str) -> bool:
+def _is_size(atom: str) -> bool:
     """Whether an atom is provably non-negative. A quotient may be negative if its dividend is a difference."""
-    return "-" not in name or name.startswith(("min(", "max("))
+    return not isinstance(atom, Quotient) or (at_least(atom.dividend, 0) and at_least(atom.divisor, 0))
 
 
 def at_least(a: Dim, b: Dim) -> bool:
@@ -52,7 +52,7 @@ def positive_part(dim: Dim) -> Dim:
         return dim
     if at_least(0, dim):
         return 0
-    return ANY if isinstance(dim, Any) else SymDim.named(f"max(0, {dim!r})")
+    return ANY if isinstance(dim, Any) else SymDim.named(Extreme("max", 0, dim))
 
 
 def smaller(a: Dim, b: Dim) -> Dim:
@@ -68,8 +68,7 @@ def smaller(a: Dim, b: Dim) -> Dim:
         return a
     if at_least(a, b):
         return b
-    first, second = sorted((repr(a), repr(b)))
-    return SymDim.named(f"min({first}, {second})")
+    return SymDim.named(Extreme("min", a, b))
 
 
 def ceiling(dividend: Dim, divisor: int) -> Dim:

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
+from passat.ir.dim_text import given_shape
 from passat.ir.dtypes import to_numpy
 from passat.ir.passat_error import PassatError
-from passat.ir.shape import given_shape
 from passat.ir.tensor import Tensor
 from passat.ir.types import FuncType, IncompleteType, TensorType, TupleType, Type, TypeCall, TypeVar
 

@@ -1,19 +1,17 @@
 """Dimensions of tensors: integers, the unknown `Any`, and symbolic expressions over named sizes.
 
-A symbolic dimension is a polynomial with integer coefficients over *atoms*. An atom is a name (`batch`) or an inexact quotient (`(seq +
-1)//2`). Equal polynomials are equal dimensions, so `2*(n + 1)` equals `n + n + 2`.
+A symbolic dimension is a polynomial with integer coefficients over *atoms*. An atom is a name (`batch`), an inexact quotient (`(seq +
+1)//2`), or a minimum or maximum (`min(512, seq)`). Equal polynomials are equal dimensions, so `2*(n + 1)` equals `n + n + 2`.
 """
 
-import functools
 import math
-import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Mapping
 from typing import Any as AnyValue
-from typing import Final, TypeAlias, final
+from typing import Final, Literal, TypeAlias, final
 
 Monomial: TypeAlias = tuple[str, ...]
+"""A product of atoms: names, and quotients and extremes, which are strings too."""
 
 
 @final
@@ -92,7 +90,7 @@ class SymDim:
             factors = list(monomial) if abs(coefficient) == 1 and monomial else [str(abs(coefficient)), *monomial]
             sign = ("-" if coefficient < 0 else "") if not parts else (" - " if coefficient < 0 else " + ")
             if len(factors) > 1 or sign == "-":  # 2*(n//3) is not (2*n)//3, and -(n//3) is not (-n)//3
-                factors = [f"({name})" if "//" in name and not name.startswith(("min(", "max(")) else name for name in factors]
+                factors = [f"({atom})" if isinstance(atom, Quotient) else atom for atom in factors]
             parts.append(sign + "*".join(factors))
         return "".join(parts)
 
@@ -144,6 +142,47 @@ Dim: TypeAlias = int | Any | SymDim
 Shape: TypeAlias = tuple[Dim, ...]
 
 
+@final
+class Quotient(str):
+    """An inexact quotient of sizes, rounded down. It is an atom: a string, the text of the expression."""
+
+    __slots__ = ("dividend", "divisor")
+    dividend: int | SymDim
+    divisor: int | SymDim
+
+    def __new__(cls, dividend: int | SymDim, divisor: int | SymDim) -> "Quotient":
+        """The quotient as an atom; `divide` gives the dimension in its normal form."""
+        made = super().__new__(cls, f"{_bracketed(dividend)}//{_bracketed(divisor)}")
+        made.dividend, made.divisor = dividend, divisor
+        return made
+
+    def __reduce__(self) -> tuple[type, tuple[int | SymDim, int | SymDim]]:
+        return (Quotient, (self.dividend, self.divisor))
+
+
+@final
+class Extreme(str):
+    """The minimum or maximum of two sizes, an atom: a string, the text of the expression.
+
+    >>> Extreme("min", SymDim.named("n"), 4), Extreme("max", 0, SymDim.named("n") - 2)
+    ('min(4, n)', 'max(0, n - 2)')
+    """
+
+    __slots__ = ("operands", "which")
+    which: Literal["min", "max"]
+    operands: tuple[int | SymDim, int | SymDim]
+
+    def __new__(cls, which: Literal["min", "max"], a: int | SymDim, b: int | SymDim) -> "Extreme":
+        """Either order of the operands gives the same atom."""
+        first, second = sorted((a, b), key=lambda operand: (isinstance(operand, SymDim), repr(operand)))
+        made = super().__new__(cls, f"{which}({first}, {second})")
+        made.which, made.operands = which, (first, second)
+        return made
+
+    def __reduce__(self) -> tuple[type, tuple[Literal["min", "max"], int | SymDim, int | SymDim]]:
+        return (Extreme, (self.which, *self.operands))
+
+
 def as_dim(value: AnyValue) -> AnyValue:
     """The dimension that an expression of the loop IR denotes, such as `n + 1`; other values are unchanged."""
     convert = getattr(value, "as_dim", None)
@@ -161,7 +200,7 @@ def _normal(terms: Mapping[Monomial, int]) -> "Dim":
     if not kept:
         return 0
     for monomial, coefficient in kept:
-        if monomial and monomial[0].startswith("max(0, ") and len(kept) > 1 and len(monomial) == 1:
+        if len(monomial) == 1 and isinstance(monomial[0], Extreme) and monomial[0].which == "max" and len(kept) > 1:
             whole = _whole(monomial[0], (names[0] for names, other in kept if len(names) == 1 and other == coefficient))
             if whole is not None:
                 rest = {names: other for names, other in kept if names not in (monomial, (whole[0],))}
@@ -205,7 +244,7 @@ def divide(dividend: Dim, divisor: Dim) -> Dim:
             return _normal(quotient)
         if not names and factor > 1:
             return _quotient(dividend, factor)
-    return SymDim.named(f"{_bracketed(dividend)}//{_bracketed(divisor)}")
+    return SymDim.named(Quotient(dividend, divisor))
 
 
 def _quotient(dividend: SymDim, divisor: int) -> Dim:
@@ -229,45 +268,27 @@ def _quotient(dividend: SymDim, divisor: int) -> Dim:
     if common > 1:  # the floor of (2*x + 1)/4 is that of x/2
         fewer = SymDim((monomial, coefficient // common) for monomial, coefficient in rest.items())
         return outside + divide(fewer + constant // common, divisor // common)
-    inner = _parts(next(iter(rest))) if list(rest.values()) == [1] else None
-    if inner is not None:
-        return outside + divide(inner[0] + inner[1] * constant, inner[1] * divisor)
-    return outside + SymDim.named(f"{_bracketed(SymDim(rest.items()) + constant)}//{divisor}")
+    inner = next(iter(next(iter(rest)))) if list(rest.values()) == [1] and len(next(iter(rest))) == 1 else None
+    if isinstance(inner, Quotient) and isinstance(inner.divisor, int) and inner.divisor > 0:
+        return outside + divide(inner.dividend + inner.divisor * constant, inner.divisor * divisor)
+    return outside + SymDim.named(Quotient(_sized(SymDim(rest.items()) + constant), divisor))
 
 
-@functools.lru_cache(10_000)
-def _parts(monomial: Monomial) -> tuple[SymDim, int] | None:
-    """Dividend and divisor of a quotient by a positive integer; None for other monomials."""
-    dividend, slashes, text = monomial[0].rpartition("//")
-    if len(monomial) > 1 or not slashes or dividend.startswith(("min(", "max(")):
-        return None
-    found, divisor = _parsed(dividend, SymDim.named), _parsed(text, SymDim.named)
-    if not isinstance(found, SymDim) or not isinstance(divisor, int) or divisor <= 0:
-        return None
-    return (found, divisor) if monomial[0] == f"{_bracketed(found)}//{divisor}" else None  # a name may end like a quotient
+def _sized(dim: Dim) -> int | SymDim:
+    """The result of arithmetic on known dimensions, which is one."""
+    assert not isinstance(dim, Any)
+    return dim
 
 
-def _whole(positive_part: str, atoms: Iterable[str]) -> tuple[str, Dim] | None:
+def _whole(positive_part: Extreme, atoms: Iterable[str]) -> tuple[str, Dim] | None:
     """The atom `min(a, b)` among some whose sum with the atom `max(0, a - b)` is `a`, and `a`. Two parts of an axis have such sizes."""
     for atom in atoms:
-        parts, difference = (_operands(atom), _operands(positive_part)) if atom.startswith("min(") else (None, None)
-        if parts is not None and difference is not None and difference[1] in (parts[0] - parts[1], parts[1] - parts[0]):
-            return atom, parts[0] if difference[1] == parts[0] - parts[1] else parts[1]
+        if isinstance(atom, Extreme) and atom.which == "min" and 0 in positive_part.operands:
+            a, b = atom.operands
+            for whole, other in ((a, b), (b, a)):
+                if whole - other in positive_part.operands:
+                    return atom, whole
     return None
-
-
-@functools.lru_cache(10_000)
-def _operands(atom: str) -> tuple[Dim, Dim] | None:
-    """The operands of a minimum or maximum."""
-    tokens = _tokens(atom)
-    if tokens is None or tokens[:1] not in (("min",), ("max",)):
-        return None
-    try:
-        first, rest = _sum(tokens[2:], SymDim.named)
-        second, rest = _sum(rest[1:], SymDim.named)
-    except (IndexError, ValueError, RecursionError):
-        return None
-    return (first, second) if rest == (")",) else None  # a name may begin like one
 
 
 def _bracketed(dim: Dim) -> str:
@@ -275,161 +296,62 @@ def _bracketed(dim: Dim) -> str:
     return text if re.fullmatch(r"\w+", text) else f"({text})"
 
 
-_EXPRESSION = re.compile(r"\s*(\d+|//|[A-Za-z_][\w.]*|[-+*(),])")
-_Leaf: TypeAlias = Callable[[str], Dim]
+def extreme(which: Literal["min", "max"], a: Dim, b: Dim) -> Dim:
+    """The minimum or maximum of two dimensions: an atom, unless both are numbers.
 
-
-def parse_dim(text: str) -> Dim:
-    """Parses a dimension: an expression over names, as printed. Any other text becomes a name verbatim.
-
-    >>> parse_dim("2*batch + 1"), parse_dim("7"), parse_dim("4*((n + 1)//2)"), parse_dim("floor(x)")
-    (2*batch + 1, 7, 4*((n + 1)//2), floor(x))
+    >>> extreme("min", 3, 4), extreme("max", SymDim.named("n"), 4)
+    (3, max(4, n))
     """
-    found = _parsed(text, SymDim.named)
-    return SymDim.named(text) if found is None or isinstance(found, Any) else found
-
-
-def given_shape(sizes: AnyValue) -> Shape:
-    """A shape as users give it: a sequence of integers of any type, names, expressions over names, and `Any()`.
-
-    Raises TypeError for other values, and ValueError for negative sizes.
-
-    >>> given_shape([2, "n"])
-    (2, n)
-    """
-    if isinstance(sizes, str):
-        raise TypeError(f"shape must be a list of dimensions, not the text {sizes!r}; write shape=({', '.join(sizes.split(','))},)")
-    if not isinstance(sizes, Iterable) or isinstance(sizes, (bytes, bytearray, Mapping, AbstractSet)):
-        raise TypeError(f"shape must be a list of dimensions, not {sizes!r}")
-    return tuple(map(_given_dim, sizes))
-
-
-def _given_dim(dim: AnyValue) -> Dim:
-    if isinstance(dim, str):
-        if not dim:
-            raise ValueError("the name of a dimension must not be empty")
-        return parse_dim(dim)
-    dim = as_dim(dim)
-    if isinstance(dim, (Any, SymDim)):
-        return dim
-    try:
-        size = operator.index(dim)
-    except TypeError:
-        raise TypeError(f"a dimension must be an integer, a name or Any(), not {dim!r}") from None
-    if size < 0:
-        raise ValueError(f"a dimension must not be negative, but is {size}; use Any() for an unknown size")
-    return size
-
-
-def replace_names(text: str, sizes: Mapping[str, int]) -> Dim:
-    """Parses a dimension and substitutes sizes for some of its names.
-
-    >>> replace_names("2*batch + n", {"batch": 3}), replace_names("floor(x)", {"floor(x)": 4})
-    (n + 6, 4)
-    """
-    if text in sizes:
-        return sizes[text]
-    found = _parsed(text, lambda name: sizes[name] if name in sizes else SymDim.named(name))
-    return SymDim.named(text) if found is None or isinstance(found, Any) else found
-
-
-def names_of_text(text: str) -> list[str]:
-    """Returns the names in the text of a dimension, without duplicates. Text that is not an expression is itself a name.
-
-    >>> names_of_text("2*(n + m)//n"), names_of_text("7"), names_of_text("floor(x)")
-    (['n', 'm'], [], ['floor(x)'])
-    """
-    found: dict[str, None] = {}
-
-    def keep(name: str) -> Dim:
-        found[name] = None
-        return SymDim.named(name)
-
-    return [text] if _parsed(text, keep) is None else list(found)
-
-
-def _parsed(text: str, leaf: _Leaf) -> Dim | None:
-    """Evaluates an expression, with `leaf` mapping names to values. Returns None if the text is not an expression."""
-    tokens = _tokens(text)
-    if tokens is None:
-        return None
-    try:
-        value, rest = _sum(tokens, leaf)
-    except (IndexError, ValueError, RecursionError):
-        return None
-    return None if rest else value
-
-
-@functools.lru_cache(10_000)
-def _tokens(text: str) -> tuple[str, ...] | None:
-    tokens: list[str] = []
-    position = 0
-    while position < len(text):
-        found = _EXPRESSION.match(text, position)
-        if found is None:
-            return None
-        tokens.append(found[1])
-        position = found.end()
-    return tuple(tokens)
-
-
-def _sum(tokens: Sequence[str], leaf: _Leaf) -> tuple[Dim, Sequence[str]]:
-    total, rest = _product(tokens, leaf)
-    while rest and rest[0] in ("+", "-"):
-        term, following = _product(rest[1:], leaf)
-        total = total + term if rest[0] == "+" else total - term
-        rest = following
-    return total, rest
-
-
-def _product(tokens: Sequence[str], leaf: _Leaf) -> tuple[Dim, Sequence[str]]:
-    total, rest = _factor(tokens, leaf)
-    while rest and rest[0] in ("*", "//"):
-        factor, following = _factor(rest[1:], leaf)
-        total = total * factor if rest[0] == "*" else divide(total, factor)
-        rest = following
-    return total, rest
-
-
-def _factor(tokens: Sequence[str], leaf: _Leaf) -> tuple[Dim, Sequence[str]]:
-    head, rest = tokens[0], tokens[1:]
-    if head.isdigit():
-        return int(head), rest
-    if head == "-":
-        value, rest = _factor(rest, leaf)
-        return -value, rest
-    if head == "(":
-        value, rest = _sum(rest, leaf)
-        if rest[0] != ")":
-            raise ValueError("unbalanced brackets")
-        return value, rest[1:]
-    if head in ("min", "max") and rest and rest[0] == "(":
-        first, rest = _sum(rest[1:], leaf)
-        if rest[0] != ",":
-            raise ValueError("min and max take two sizes")
-        second, rest = _sum(rest[1:], leaf)
-        if rest[0] != ")":
-            raise ValueError("unbalanced brackets")
-        return _extreme(head, first, second), rest[1:]
-    if not (head[0].isalpha() or head[0] == "_"):
-        raise ValueError(head)
-    return leaf(head), rest
-
-
-def _extreme(which: str, a: Dim, b: Dim) -> Dim:
+    if isinstance(a, Any) or isinstance(b, Any):
+        return ANY
     if isinstance(a, int) and isinstance(b, int):
         return min(a, b) if which == "min" else max(a, b)
-    first, second = sorted((repr(a), repr(b))) if which == "min" else (repr(a), repr(b))  # as `passat.ir.bounds.smaller` names it
-    return SymDim.named(f"{which}({first}, {second})")
+    return SymDim.named(Extreme(which, a, b))
 
 
 def names_in(dim: Dim) -> list[str]:
-    """Returns the names in a dimension, in the order of its terms.
+    """The names in a dimension, without duplicates.
 
-    >>> names_in(parse_dim("2*n + m + 1")), names_in(3)
-    (['m', 'n'], [])
+    >>> n, m = SymDim.named("n"), SymDim.named("m")
+    >>> names_in(2 * n + m + 1), names_in((n * m + 1) // n), names_in(3)
+    (['m', 'n'], ['m', 'n'], [])
     """
-    return [name for monomial, _ in dim.terms for name in monomial] if isinstance(dim, SymDim) else []
+    found: dict[str, None] = {}
+    pending = [dim]
+    while pending:
+        part = pending.pop()
+        for atom in (atom for monomial, _ in part.terms for atom in monomial) if isinstance(part, SymDim) else ():
+            if isinstance(atom, (Quotient, Extreme)):
+                pending += reversed(_operands(atom))
+            else:
+                found[atom] = None
+    return list(found)
+
+
+def _operands(atom: Quotient | Extreme) -> tuple[int | SymDim, int | SymDim]:
+    return (atom.dividend, atom.divisor) if isinstance(atom, Quotient) else atom.operands
+
+
+def replace_names(dim: Dim, sizes: Mapping[str, Dim]) -> Dim:
+    """Substitutes sizes for some names of a dimension. `Any` if a divisor becomes 0.
+
+    >>> n, m = SymDim.named("n"), SymDim.named("m")
+    >>> replace_names(2 * m + n // 2, {"m": 3, "n": 5}), replace_names(2 * m + n // 2, {"n": 6 * m})
+    (8, 5*m)
+    """
+    if not isinstance(dim, SymDim):
+        return dim
+    total: Dim = 0
+    for monomial, coefficient in dim.terms:
+        total = total + product([coefficient, *(_replaced(atom, sizes) for atom in monomial)])
+    return total
+
+
+def _replaced(atom: str, sizes: Mapping[str, Dim]) -> Dim:
+    if isinstance(atom, (Quotient, Extreme)):
+        a, b = (replace_names(part, sizes) for part in _operands(atom))
+        return divide(a, b) if isinstance(atom, Quotient) else extreme(atom.which, a, b)
+    return sizes[atom] if atom in sizes else SymDim.named(atom)
 
 
 def is_static(shape: Shape) -> bool:
@@ -483,17 +405,16 @@ def evaluate_dim(dim: Dim, sizes: Mapping[str, int], assumed: int = 64) -> int:
         return assumed
     if not isinstance(dim, SymDim):
         return dim
-    return sum(c * math.prod(_size(name, sizes, assumed) for name in monomial) for monomial, c in dim.terms)
+    return sum(c * math.prod(_size(atom, sizes, assumed) for atom in monomial) for monomial, c in dim.terms)
 
 
-def _size(name: str, sizes: Mapping[str, int], assumed: int) -> int:
-    known = sizes.get(name)
-    if known is not None:
-        return known
-    if "//" not in name and not name.startswith(("min(", "max(")):
-        return assumed
-    value = _parsed(name, lambda part: sizes.get(part, assumed))
-    return value if isinstance(value, int) else assumed
+def _size(atom: str, sizes: Mapping[str, int], assumed: int) -> int:
+    if not isinstance(atom, (Quotient, Extreme)):
+        return sizes.get(atom, assumed)
+    a, b = (evaluate_dim(part, sizes, assumed) for part in _operands(atom))
+    if isinstance(atom, Quotient):
+        return a // b if b else assumed
+    return min(a, b) if atom.which == "min" else max(a, b)
 
 
 def same_dim(a: Dim, b: Dim) -> bool:
@@ -519,7 +440,8 @@ def broadcast(a: Shape, b: Shape) -> Shape:
 
     >>> broadcast((3, 1), (4,))
     (3, 4)
-    >>> broadcast((SymDim.named("min(512, n)"), 1), (SymDim.named("n"), 4))
+    >>> n = SymDim.named("n")
+    >>> broadcast((extreme("min", n, 512), 1), (n, 4))
     (n, 4)
     """
     if a == b and ANY not in a:
@@ -545,14 +467,13 @@ def broadcast(a: Shape, b: Shape) -> Shape:
 
 
 def _is_minimum(dim: Dim, of: Dim) -> bool:
-    """Whether `dim` is the minimum of `of` and a positive integer, as named by `passat.ir.bounds.smaller`."""
-    if not isinstance(dim, SymDim) or not isinstance(of, SymDim) or len(dim.terms) != 1 or dim.terms[0][1] != 1:
+    """Whether `dim` is the minimum of `of` and a positive integer."""
+    if not isinstance(dim, SymDim) or len(dim.terms) != 1 or dim.terms[0][1] != 1 or len(dim.terms[0][0]) != 1:
         return False
-    name, size = dim.terms[0][0], repr(of)
-    if len(name) != 1 or not name[0].startswith("min("):
+    atom = dim.terms[0][0][0]
+    if not isinstance(atom, Extreme) or atom.which != "min" or of not in atom.operands:
         return False
-    limit = name[0][4:-1].removeprefix(f"{size}, ").removesuffix(f", {size}")
-    return limit.isdigit() and int(limit) > 0
+    return any(isinstance(limit, int) and limit > 0 for limit in atom.operands)
 
 
 def show_shape(shape: Shape) -> str:

@@ -5,9 +5,10 @@ from enum import IntEnum
 from itertools import count
 from typing import Final, NamedTuple
 
+from passat.ir.dim_text import given_shape
 from passat.ir.dtypes import itemsize
 from passat.ir.passat_error import PassatError
-from passat.ir.shape import Any, Dim, Shape, SymDim, given_shape, is_static, product, show_shape, static_size
+from passat.ir.shape import Any, Dim, Shape, SymDim, is_static, product, show_shape, static_size
 
 SHOWN: Final = 10_000
 """Maximum number of characters of a type in messages and comments."""

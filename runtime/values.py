@@ -7,9 +7,9 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from passat.ir.dim_text import given_shape
 from passat.ir.dtypes import FLOATS, INTEGERS, to_numpy
 from passat.ir.expr import Constant, Constructor, const
-from passat.ir.shape import given_shape
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, TupleType, Type, compatible
 from passat.runtime.devices import Device, check_device, cpu

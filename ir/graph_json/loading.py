@@ -2,16 +2,18 @@
 
 import base64
 import binascii
+import functools
 import json
 from collections.abc import Callable, Mapping
 from typing import Any as AnyValue
 from typing import Final, cast
 
 from passat.ir.attrs import Attrs
+from passat.ir.dim_text import parse_dim
 from passat.ir.graph_json.arrays import decode_array
 from passat.ir.graph_json.nodes import MAKERS, JSONError, bare, make
 from passat.ir.op import get_op
-from passat.ir.shape import ANY, Any, SymDim
+from passat.ir.shape import ANY, Any, SymDim, divide, extreme
 from passat.ir.source import SourceName
 from passat.ir.tensor import Tensor
 from passat.ir.types import EnvFunc
@@ -250,7 +252,7 @@ def _dim(loader: _Loader, at: int, fields: Mapping[str, AnyValue]) -> AnyValue:
     name = fields.get("name", fields.get("name_hint"))
     if not isinstance(name, str):
         raise JSONError("a variable must have a name")
-    return SymDim.named(name)
+    return parse_dim(name)
 
 
 def _arithmetic(compute: Callable[[AnyValue, AnyValue], AnyValue]) -> "_Special":
@@ -284,5 +286,9 @@ _SPECIAL: Final[dict[str, _Special]] = {
     "Add": _arithmetic(lambda a, b: a + b),
     "Sub": _arithmetic(lambda a, b: a - b),
     "Mul": _arithmetic(lambda a, b: a * b),
+    "FloorDiv": _arithmetic(divide),
+    "FloorMod": _arithmetic(lambda a, b: a - divide(a, b) * b),
+    "Min": _arithmetic(functools.partial(extreme, "min")),
+    "Max": _arithmetic(functools.partial(extreme, "max")),
 }
 """Functions that make the nodes that are not in `MAKERS`, by type key without prefix."""

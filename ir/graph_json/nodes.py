@@ -51,7 +51,7 @@ from passat.ir.types import (
 from passat.ir.types import TypeVar as TypeParam
 
 T = TypeVar("T")
-DIMENSIONS: Final = frozenset(("Var", "SizeVar", "Any", "Add", "Sub", "Mul"))
+DIMENSIONS: Final = frozenset(("Var", "SizeVar", "Any", "Add", "Sub", "Mul", "FloorDiv", "FloorMod", "Min", "Max"))
 """The TIR nodes that dimensions consist of."""
 
 

@@ -34,7 +34,7 @@ from passat.ir.graph_json.arrays import encode_array
 from passat.ir.graph_json.nodes import Id
 from passat.ir.module import IRModule, TypeData
 from passat.ir.op import Op
-from passat.ir.shape import Any, SymDim
+from passat.ir.shape import Any, Extreme, Quotient, SymDim
 from passat.ir.source import SourceName
 from passat.ir.tensor import Tensor
 from passat.ir.types import (
@@ -211,7 +211,12 @@ def _dimension(dim: SymDim, saver: _Saver) -> _Form:
         return _arithmetic("tir.Mul", coefficient, _term(monomial, 1))
     if len(monomial) > 1:
         return _arithmetic("tir.Mul", _term(monomial[:1], 1), _term(monomial[1:], 1))
-    return _Form("tir.SizeVar", {"name": monomial[0], "dtype": _Text("int64"), "type_annotation": None, "span": None})
+    (atom,) = monomial
+    if isinstance(atom, Quotient):
+        return _arithmetic("tir.FloorDiv", atom.dividend, atom.divisor)
+    if isinstance(atom, Extreme):
+        return _arithmetic(f"tir.{atom.which.capitalize()}", *atom.operands)
+    return _Form("tir.SizeVar", {"name": atom, "dtype": _Text("int64"), "type_annotation": None, "span": None})
 
 
 def _term(monomial: tuple[str, ...], coefficient: int) -> SymDim | int:

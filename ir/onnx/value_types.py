@@ -6,9 +6,10 @@ from typing import Final
 
 from onnx import TensorProto, TypeProto, ValueInfoProto
 
+from passat.ir.dim_text import parse_dim
 from passat.ir.onnx.errors import require_text
 from passat.ir.onnx_mapping import ELEMENT_TYPES
-from passat.ir.shape import ANY, Any, Dim, Shape, parse_dim
+from passat.ir.shape import ANY, Any, Dim, Shape
 from passat.ir.types import FuncType, GlobalTypeVar, IncompleteType, TensorType, TupleType, Type, TypeCall
 
 UNKNOWN: Final = IncompleteType()

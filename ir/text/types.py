@@ -4,11 +4,13 @@ Extends Relay's grammar by named dimensions, integer polynomials over names (quo
 parameters of function types, `fn [A](A) -> A`, and reference types.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from passat.ir.dim_text import parse_dim
 from passat.ir.dtypes import NAMES
-from passat.ir.shape import ANY, Dim, SymDim, parse_dim
+from passat.ir.shape import ANY, Dim, SymDim
 from passat.ir.similar_names import did_you_mean
 from passat.ir.text.lexer import ParseError, Tokens
 from passat.ir.text.literals import show_name
@@ -31,6 +33,8 @@ RESERVED: Final = NAMES | ALIASES.keys() | {"Tensor", "fn", "ref", "_", "meta"}
 """Words that must be quoted as names of types."""
 ONNX_TYPES: Final = {"onnx.Sequence": 1, "onnx.Optional": 1, "onnx.Map": 2, "onnx.SparseTensor": 1}
 """Built-in types, with the number of their parameters."""
+_COMPUTED: Final = re.compile(r"//|\b(min|max)\(")
+"""What quotients and extremes have in their text; other strings are names."""
 _LARGEST: Final = (1 << 63) - 1
 _MOST_TERMS: Final = 256
 """Maximum number of terms of a polynomial; products of sums can grow exponentially with the length of the text."""
@@ -233,8 +237,8 @@ class TypeReader:
                 raise tokens.error("the number is too large for a dimension")
             return int(tokens.take())
         if tokens.kind in ("name", "string"):
-            quotient = tokens.kind == "string" and "//" in tokens.text  # earlier versions wrote other forms of quotients
-            return parse_dim(tokens.take()) if quotient else SymDim.named(tokens.take())
+            computed = tokens.kind == "string" and _COMPUTED.search(tokens.text)
+            return parse_dim(tokens.take()) if computed else SymDim.named(tokens.take())
         if tokens.accept("("):
             dim = self.read_dim()
             tokens.expect(")", "after the dimension")

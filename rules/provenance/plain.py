@@ -10,9 +10,10 @@ from typing import Final
 import numpy as np
 
 from passat.ir.attrs import Attrs
+from passat.ir.dim_text import parse_dim
 from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.passat_error import PassatError
-from passat.ir.shape import ANY, Any, Dim, SymDim, parse_dim
+from passat.ir.shape import ANY, Any, Dim, SymDim
 from passat.ir.tensor import Tensor
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type
 

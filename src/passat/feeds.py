@@ -13,8 +13,9 @@ from typing import Any as AnyValue
 import ml_dtypes
 import numpy as np
 
+from passat.ir.dim_text import parse_dim
 from passat.ir.passat_error import PassatError
-from passat.ir.shape import SymDim, evaluate_dim, names_in, parse_dim
+from passat.ir.shape import SymDim, evaluate_dim, names_in
 from passat.ir.tensor import Array
 
 if TYPE_CHECKING:
@@ -350,7 +351,7 @@ class GivenInputs:
         if len(shape) != len(spec.shape):
             raise InputsError(f"{self.name}: the input {spec.name!r} has shape {list(shape)}, the model takes {_shape(spec)}")
         for dim, size in zip(spec.shape, shape, strict=True):
-            name = dim if isinstance(dim, str) and dim and parse_dim(dim) == SymDim.named(dim) else None
+            name = dim if isinstance(dim, str) and dim and names_in(parse_dim(dim)) == [dim] else None
             if name is not None and sizes.setdefault(name, size) != size:
                 raise InputsError(f"{self.name}: the size {name} is {sizes[name]} in one input, and {size} in {spec.name!r}")
             if isinstance(dim, int) and dim != size:

@@ -5,9 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from passat.ir.dim_text import parse_dim
 from passat.ir.expr import Call, Function, GlobalVar, If, Let, const, var
 from passat.ir.module import IRModule
-from passat.ir.shape import Any, SymDim, parse_dim
+from passat.ir.shape import Any, SymDim
 from passat.ir.text import parse, parse_expr
 from passat.ir.types import TensorType
 from passat.runtime import create_executor

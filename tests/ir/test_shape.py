@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from passat.ir.dim_text import parse_dim
 from passat.ir.shape import (
     ANY,
     LARGEST_SIZE,
@@ -21,8 +22,8 @@ from passat.ir.shape import (
     evaluate_dim,
     is_static,
     may_equal,
-    parse_dim,
     product,
+    replace_names,
     same_dim,
     show_shape,
     static_size,
@@ -183,6 +184,19 @@ def test_text_that_is_not_an_expression_is_a_name(text: str) -> None:
 )
 def test_dimensions_are_evaluated_at_sizes(text: str, value: int) -> None:
     assert evaluate_dim(parse_dim(text), {"n": 10, "m": 3}) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes", "replaced"),
+    [
+        ("n//4 + m", {"n": 9}, "m + 2"),
+        ("min(n//2, m)", {"m": 3}, "min(3, n//2)"),
+        ("max(0, n - m)", {"n": 5, "m": 9}, "0"),
+        ("(n + 1)//m", {"m": 0}, "?"),
+    ],
+)
+def test_names_within_quotients_and_extremes_are_replaced(text: str, sizes: dict[str, Dim], replaced: str) -> None:
+    assert repr(replace_names(parse_dim(text), sizes)) == replaced
 
 
 def test_names_without_a_size_count_as_assumed() -> None:

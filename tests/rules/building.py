@@ -6,10 +6,11 @@ from typing import Any as AnyValue
 import numpy as np
 import numpy.typing as npt
 
+from passat.ir.dim_text import parse_dim
 from passat.ir.expr import Constant, Expr, Function, Tuple, Var
 from passat.ir.infer import infer_type
 from passat.ir.op import Op, get_op, list_ops
-from passat.ir.shape import ANY, Dim, parse_dim
+from passat.ir.shape import ANY, Dim
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType
 

@@ -15,13 +15,14 @@ from hypothesis import given, settings
 from passat import relay
 from passat.ir import EnvFunc, IRModule, TypeRelation, load_json, make_node, save_json, structural_equal
 from passat.ir.attrs import Attrs
+from passat.ir.dim_text import parse_dim
 from passat.ir.equality import assert_structural_equal
 from passat.ir.expr import Call, Constant, Expr, Function, Let, Span, Tuple, Var, const, var
 from passat.ir.graph_json import JSONError
 from passat.ir.infer import infer_type
 from passat.ir.op import get_op
 from passat.ir.prim_func import PrimFunc
-from passat.ir.shape import ANY, parse_dim
+from passat.ir.shape import ANY
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import post_order
 from passat.ir.types import FuncType, IncompleteType, RefType, TensorType, TupleType, Type, TypeKind, TypeVar
@@ -185,6 +186,20 @@ def test_texts_of_earlier_versions_are_read() -> None:
     assert (x.name_hint, x.type_annotation, x.checked_type) == ("a3", TensorType((16, 8)), TensorType((16, 8)))
     sum_ = {"type_key": "tir.Add", "attrs": {"a": "2", "b": "2", "dtype": "int32", "span": "0"}}
     assert load_json(graph(1, sum_, {"type_key": "tir.Var", "attrs": {"name": "n", "dtype": "int32"}})) == parse_dim("2*n")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [("FloorDiv", "n//2"), ("FloorMod", "n - 2*(n//2)"), ("Min", "min(2, n)"), ("Max", "max(2, n)")]
+)
+def test_sizes_that_are_computed_are_read(kind: str, value: str) -> None:
+    sizes = [
+        {"type_key": "tir.SizeVar", "attrs": {"name": "n", "dtype": "int64"}},
+        {"type_key": "IntImm", "attrs": {"dtype": "int64", "value": "2"}},
+    ]
+    found = load_json(graph(1, {"type_key": f"tir.{kind}", "attrs": {"a": "2", "b": "3", "dtype": "int64", "span": "0"}}, *sizes))
+    assert found == parse_dim(value)
+    if kind != "FloorMod":
+        assert f'"tir.{kind}"' in save_json(TensorType((found,)))
 
 
 @pytest.mark.parametrize(

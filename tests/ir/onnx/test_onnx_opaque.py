@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper
 
 from passat.ir.attrs import Attrs
+from passat.ir.dim_text import parse_dim
 from passat.ir.evaluate import EvaluateError, evaluate_call
 from passat.ir.expr import Call, Function, const, var
 from passat.ir.infer import InferError, infer_type
@@ -30,7 +31,7 @@ Parse = Callable[..., ModelProto]
 dims = st.one_of(
     st.integers(0, 9),
     st.just(ANY),
-    st.sampled_from(["n", "batch", "s0", "max(n, 1)", "a,b", ', "', '"', "]"]).map(SymDim.named),
+    st.sampled_from(["n", "batch", "s0", "max(n, 1)", "a,b", ', "', '"', "]"]).map(parse_dim),
     st.just(SymDim.named("n") * 2 + 1),
 )
 tensors = st.builds(TensorType, st.lists(dims, max_size=4).map(tuple), st.sampled_from(["float32", "int4", "string", "bool", "bfloat16"]))

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from passat.ir.bounds import smaller
+from passat.ir.dim_text import parse_dim
 from passat.ir.evaluate import evaluate_call
 from passat.ir.expr import Call, Constant, Expr, Tuple, Var
 from passat.ir.infer import infer_type, known_value
@@ -104,7 +105,7 @@ def test_a_table_of_positions_meets_a_sequence() -> None:
     """As many of 64 positions are selected as the sequence is long; where they broadcast with the sequence, the sizes are equal."""
     ids = Var("ids", TensorType((B, S), "int64"))
     taken = op("dyn.strided_slice", Constant(np.arange(64).reshape(1, 64)), ints(0), size(ids, 1), ints(1), ints(1))
-    assert taken.checked_type == TensorType((1, SymDim.named("min(64, seq)")), "int64")
+    assert taken.checked_type == TensorType((1, parse_dim("min(64, seq)")), "int64")
     assert op("dyn.broadcast_to", taken, op("shape_of", ids)).checked_type == TensorType((B, S), "int64")
     assert op("dyn.broadcast_to", ids, op("shape_of", taken)).checked_type == TensorType((B, S), "int64")
 
@@ -125,7 +126,7 @@ def test_ranges_and_fills_have_symbolic_sizes() -> None:
     assert op("arange", scalar(0), length, scalar(1)).checked_type == TensorType((S,), "int64")
     assert op("arange", scalar(0), length, scalar(2)).checked_type == TensorType(((S + 1) // 2,), "int64")
     assert op("arange", length, op("take", op("shape_of", x), scalar(0), axis=0), scalar(1)).checked_type == TensorType(
-        (SymDim.named("max(0, batch - seq)"),), "int64"
+        (parse_dim("max(0, batch - seq)"),), "int64"
     )
     fill = op("dyn.full", Constant(np.array(0, np.float32)), op("shape_of", x))
     assert fill.checked_type == TensorType((B, S))
