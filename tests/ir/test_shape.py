@@ -20,6 +20,7 @@ from passat.ir.shape import (
     broadcast,
     divide,
     evaluate_dim,
+    extreme,
     is_static,
     may_equal,
     product,
@@ -39,7 +40,7 @@ Formula = Callable[[Callable[[str], Dim]], Dim]
 
 @st.composite
 def formulas(draw: st.DrawFn, depth: int = 3) -> Formula:
-    kind = draw(st.sampled_from(["name", "integer", "+", "-", "*", "//", "%", "negate"] if depth else ["name", "integer"]))
+    kind = draw(st.sampled_from(["name", "integer", "+", "-", "*", "//", "%", "negate", "min", "max"] if depth else ["name", "integer"]))
     if kind == "name":
         name = draw(st.sampled_from("nmk"))
         return lambda leaf: leaf(name)
@@ -58,6 +59,10 @@ def formulas(draw: st.DrawFn, depth: int = 3) -> Formula:
         return lambda leaf: a(leaf) * b(leaf)
     if kind == "//":
         return lambda leaf: divide(a(leaf), b(leaf))
+    if kind == "min":
+        return lambda leaf: extreme("min", a(leaf), b(leaf))
+    if kind == "max":
+        return lambda leaf: extreme("max", a(leaf), b(leaf))
     return lambda leaf: a(leaf) - divide(a(leaf), b(leaf)) * b(leaf)
 
 
@@ -70,7 +75,9 @@ def test_arithmetic_over_names_agrees_with_integers(formula: Formula, at: Sizes)
     exact = formula(at.__getitem__)
     symbolic = formula(SymDim.named)
     assume(isinstance(exact, int) and not isinstance(symbolic, Any))
-    assert evaluate_dim(symbolic, at) == exact
+    assert evaluate_dim(symbolic, at) == replace_names(symbolic, at) == exact
+    rest = replace_names(symbolic, {"n": at["n"]})
+    assert isinstance(rest, Any) or evaluate_dim(rest, at) == exact
 
 
 @settings(max_examples=share(35, 100))
