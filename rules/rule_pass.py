@@ -15,7 +15,7 @@ from passat.rules.engine.directions import Directions, Stage, expanded, groupers
 from passat.rules.engine.eager import Eager
 from passat.rules.engine.engine import Engine
 from passat.rules.engine.limits import Limits
-from passat.rules.engine.report import EngineReport, Inapplicable
+from passat.rules.engine.report import Ended, EngineReport, Inapplicable, early_end
 from passat.rules.engine.trace import Trace
 from passat.rules.library.folding import TupleProjection
 from passat.rules.multi_pattern import MultiRule
@@ -310,10 +310,10 @@ class RulePass(FunctionPass):
             for reason, count in statistics.reasons.items():
                 ctx.remark(name, f"{rule} rejected {count} times: {reason}")
         for stopped in report.stopped:
-            ctx.remark(name, f"{stopped}; the best program so far was extracted")
+            ctx.remark(name, early_end(stopped))
         for gap in report.gaps:
             proven = "the extracted program is proven to be the cheapest"
-            close = f"stopped at the limit of {exact_seconds:g} s of exact search; at most {100 * gap:.2g} % can be gained"
+            close = Ended(f"stopped at the limit of {exact_seconds:g} s of exact search; at most {100 * gap:.2g} % can be gained")
             ctx.remark(name, proven if gap < _PROVEN else close)
         for failure in report.failures:
             ctx.remark(name, failure)

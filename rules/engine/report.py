@@ -16,10 +16,21 @@ class Skipped(str):
     __slots__ = ()
 
 
+class Ended(str):
+    """A remark that a limit, an interruption or a failure of egglog ended a saturation or a search early."""
+
+    __slots__ = ()
+
+
 class Inapplicable(str):
     """Why a pass does not run on a module, as a remark of the pass."""
 
     __slots__ = ()
+
+
+def early_end(stop: Stop) -> Ended:
+    """The remark about a saturation that ended early."""
+    return Ended(f"{stop}; the best program so far was extracted")
 
 
 @dataclass
@@ -111,7 +122,7 @@ class EngineReport:
         self.nodes += result.nodes
         self.add_rules(result.rules)
         if result.stopped.reason is StopReason.FAILED:
-            self.failures.append(f"{result.stopped}; the best program so far was extracted")
+            self.failures.append(early_end(result.stopped))
         elif result.stopped != SATURATED:
             self.stopped.append(result.stopped)
 

@@ -15,6 +15,7 @@ from passat.ir.onnx.untyped import untyped_values
 from passat.ir.passat_error import PassatError
 from passat.passmgr import PassTime, Statistics
 from passat.rules.engine.limits import INTERRUPTED
+from passat.rules.engine.report import Ended, early_end
 from passat.verify import VerifyReport
 
 if TYPE_CHECKING:
@@ -200,12 +201,13 @@ class Report(Shown):
                     entry = rules.setdefault(rule, RuleReport(rule))
                     setattr(entry, what, getattr(entry, what) + int(amount))
         self.rules = sorted(rules.values(), key=lambda rule: (-rule.fired, rule.name))
+        interruption = early_end(INTERRUPTED)
         for name, remarks in statistics.remarks.items():
             for text, times in remarks.items():
                 said = f"{name}: {text}" + (f" ({times} times)" if times > 1 else "")
-                limit = text.startswith("stopped at the limit") or text.endswith("the best program so far was extracted")
-                if not (text.startswith(str(INTERRUPTED)) and any(f": {INTERRUPTED}" in earlier for earlier in self.limits)):
-                    (self.limits if limit else self.remarks).append(said)
+                if text == interruption and any(limit.endswith(interruption) for limit in self.limits):
+                    continue
+                (self.limits if isinstance(text, Ended) else self.remarks).append(said)
 
 
 def warnings_of(module: "IRModule") -> list[str]:

@@ -12,6 +12,8 @@ from passat.feeds import Trial
 from passat.passmgr import PassTime, Statistics
 from passat.render import ProgressLine, rendered
 from passat.report import Report, RuleReport, histogram
+from passat.rules.engine.limits import INTERRUPTED, Stop, StopReason
+from passat.rules.engine.report import early_end
 from passat.verify import OutputReport, VerifyReport
 
 
@@ -49,7 +51,7 @@ def filled() -> Report:
         "fired:Sums.other": 0,
     }.items():
         statistics.record("Simplify", key, amount)
-    statistics.remark("Simplify", "stopped at the limit of nodes: more than 10; the best program so far was extracted")
+    statistics.remark("Simplify", early_end(Stop(StopReason.NODES, "more than 10")))
     statistics.remark("Simplify", "something else")
     report.take_statistics(statistics, [PassTime("Simplify", 0.15, 0)], {"Mine.rule": ""})
     trials = (Trial(0, {"n": 2}), Trial(1, {"n": 5}))
@@ -77,8 +79,8 @@ def test_statistics_become_rules_passes_limits_and_remarks() -> None:
 def test_an_interruption_is_reported_once() -> None:
     report, statistics = Report(), Statistics()
     for name in ("Simplify", "Algebra"):
-        statistics.remark(name, "interrupted; the best program so far was extracted")
-        statistics.remark(name, "stopped at the limit of nodes: more than 10; the best program so far was extracted")
+        statistics.remark(name, early_end(INTERRUPTED))
+        statistics.remark(name, early_end(Stop(StopReason.NODES, "more than 10")))
     report.take_statistics(statistics, [])
     assert [limit.partition(";")[0] for limit in report.limits] == [
         "Simplify: interrupted",
