@@ -15,7 +15,7 @@ from passat.rules.engine.directions import Directions, Stage, expanded, groupers
 from passat.rules.engine.eager import Eager
 from passat.rules.engine.engine import Engine
 from passat.rules.engine.limits import Limits
-from passat.rules.engine.report import Ended, EngineReport, Inapplicable, early_end
+from passat.rules.engine.report import Ended, EngineReport, Inapplicable, Rejected, early_end
 from passat.rules.engine.trace import Trace
 from passat.rules.library.folding import TupleProjection
 from passat.rules.multi_pattern import MultiRule
@@ -308,7 +308,7 @@ class RulePass(FunctionPass):
             ctx.record(name, f"fired:{rule}", statistics.unions)
             ctx.record(name, f"rejected:{rule}", statistics.rejected)
             for reason, count in statistics.reasons.items():
-                ctx.remark(name, f"{rule} rejected {count} times: {reason}")
+                ctx.remark(name, Rejected(rule, reason, count))
         for stopped in report.stopped:
             ctx.remark(name, early_end(stopped))
         for gap in report.gaps:

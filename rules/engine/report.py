@@ -22,6 +22,24 @@ class Ended(str):
     __slots__ = ()
 
 
+class Rejected(str):
+    """A remark that matches of a rule were rejected, so many for one reason."""
+
+    __slots__ = ("matches", "reason", "rule")
+    rule: str
+    reason: str
+    matches: int
+
+    def __new__(cls, rule: str, reason: str, matches: int) -> "Rejected":
+        """The remark, with its parts."""
+        made = super().__new__(cls, f"{rule} rejected {matches} {'time' if matches == 1 else 'times'}: {reason}")
+        made.rule, made.reason, made.matches = rule, reason, matches
+        return made
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, int]]:
+        return (Rejected, (self.rule, self.reason, self.matches))
+
+
 class Inapplicable(str):
     """Why a pass does not run on a module, as a remark of the pass."""
 

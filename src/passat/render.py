@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -15,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from passat.ir import markup
-from passat.report import KERNELS, NOT_COUNTED, PROVENANCE, Report
+from passat.report import KERNELS, NOT_COUNTED, OTHER_REASONS, PROVENANCE, Report, RuleReport
 from passat.verify import VerifyReport
 
 RULES_SHOWN: Final = 20
@@ -147,7 +146,7 @@ def _idle(report: Report) -> list[RenderableType]:
         if rule.own and not rule.fired:
             why = rule.why_not_run or "nothing matched its left side"
             if rule.matched:
-                why = f"{rule.matched} {'match' if rule.matched == 1 else 'matches'}, {rule.rejected} rejected{_reasons(report, rule.name)}"
+                why = f"{rule.matched} {'match' if rule.matched == 1 else 'matches'}, {rule.rejected} rejected{_reasons(rule)}"
             lines.append(Text(f"! {rule.name} did not fire: {why}", style="yellow"))
     return lines
 
@@ -164,11 +163,9 @@ def _amount(amount: float) -> str:
     return str(int(amount)) if amount == int(amount) else f"{amount:.6g}"
 
 
-def _reasons(report: Report, rule: str) -> str:
-    """The first distinct reasons for rejecting a rule's matches."""
-    begins = re.compile(rf"[^:]+: {re.escape(rule)} rejected \d+ times?: ")
-    ends = re.compile(r" \(\d+ times\)$")
-    found = list(dict.fromkeys(ends.sub("", begins.sub("", remark)) for remark in report.remarks if begins.match(remark)))
+def _reasons(rule: RuleReport) -> str:
+    """The first reasons for rejecting a rule's matches."""
+    found = [reason for reason in rule.reasons if reason != OTHER_REASONS]
     more = "; ..." if len(found) > REASONS_SHOWN else ""
     return f": {'; '.join(found[:REASONS_SHOWN])}{more}" if found else ""
 

@@ -15,7 +15,7 @@ from passat.ir.onnx.untyped import untyped_values
 from passat.ir.passat_error import PassatError
 from passat.passmgr import PassTime, Statistics
 from passat.rules.engine.limits import INTERRUPTED
-from passat.rules.engine.report import Ended, early_end
+from passat.rules.engine.report import Ended, Rejected, early_end
 from passat.verify import VerifyReport
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ PROVENANCE: Final = "provenance: "
 """The prefix of remarks about provenance."""
 KERNELS: Final = "kernels: "
 """The prefix of remarks about native kernels."""
+OTHER_REASONS: Final = "(other reasons)"
+"""Of rejections beyond the first few."""
 
 
 class Shown:
@@ -59,8 +61,8 @@ class Shown:
 
 @dataclass
 class RuleReport:
-    """The work of one rule over all passes: processed and rejected matches, and how often it fired. If recorded: the seconds spent on its
-    matches, the first reasons of rejections in each pass, the number and share of nodes of the result that it made, and whether it
+    """The work of one rule over all passes: processed and rejected matches, the first reasons of rejections in each pass, and how often it
+    fired. If recorded: the seconds spent on its matches, the number and share of nodes of the result that it made, and whether it
     contributed to the result. For a user's rule, `why_not_run` says why no pass ran it."""
 
     name: str
@@ -200,6 +202,14 @@ class Report(Shown):
                 if colon and what in ("matched", "rejected", "fired"):
                     entry = rules.setdefault(rule, RuleReport(rule))
                     setattr(entry, what, getattr(entry, what) + int(amount))
+        for remarks in statistics.remarks.values():
+            for text, times in remarks.items():
+                if isinstance(text, Rejected):
+                    reasons = rules.setdefault(text.rule, RuleReport(text.rule)).reasons
+                    reasons[text.reason] = reasons.get(text.reason, 0) + text.matches * times
+        for entry in rules.values():  # the engine keeps the first few of each saturation
+            rest = entry.rejected - sum(entry.reasons.values())
+            entry.reasons |= {OTHER_REASONS: rest} if rest > 0 else {}
         self.rules = sorted(rules.values(), key=lambda rule: (-rule.fired, rule.name))
         interruption = early_end(INTERRUPTED)
         for name, remarks in statistics.remarks.items():

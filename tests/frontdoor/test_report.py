@@ -13,7 +13,7 @@ from passat.passmgr import PassTime, Statistics
 from passat.render import ProgressLine, rendered
 from passat.report import Report, RuleReport, histogram
 from passat.rules.engine.limits import INTERRUPTED, Stop, StopReason
-from passat.rules.engine.report import early_end
+from passat.rules.engine.report import Rejected, early_end
 from passat.verify import OutputReport, VerifyReport
 
 
@@ -45,7 +45,7 @@ def filled() -> Report:
     statistics.record("Simplify", "seconds", 0.1)
     for key, amount in {
         "matched:Sums.zero": 3,
-        "rejected:Sums.zero": 1,
+        "rejected:Sums.zero": 3,
         "fired:Sums.zero": 2,
         "matched:Sums.other": 1,
         "fired:Sums.other": 0,
@@ -53,6 +53,7 @@ def filled() -> Report:
         statistics.record("Simplify", key, amount)
     statistics.remark("Simplify", early_end(Stop(StopReason.NODES, "more than 10")))
     statistics.remark("Simplify", "something else")
+    statistics.remark("Simplify", Rejected("Sums.zero", "c is 1", 2))
     report.take_statistics(statistics, [PassTime("Simplify", 0.15, 0)], {"Mine.rule": ""})
     trials = (Trial(0, {"n": 2}), Trial(1, {"n": 5}))
     report.verification = VerifyReport(True, (OutputReport("y", "tensor(float)", 1e-6, 1e-7, 2),), trials, seconds=0.3)
@@ -67,13 +68,14 @@ def test_nodes_in_subgraphs_and_functions_count() -> None:
 def test_statistics_become_rules_passes_limits_and_remarks() -> None:
     report = filled()
     assert [(rule.name, rule.matched, rule.rejected, rule.fired) for rule in report.rules] == [
-        ("Sums.zero", 3, 1, 2),
+        ("Sums.zero", 3, 3, 2),
         ("Mine.rule", 0, 0, 0),
         ("Sums.other", 1, 0, 0),
     ]
     assert report.passes[0].counters == {"merged": 2}
     assert report.limits == ["Simplify: stopped at the limit of nodes: more than 10; the best program so far was extracted"]
-    assert report.remarks == ["Simplify: something else"]
+    assert report.remarks == ["Simplify: something else", "Simplify: Sums.zero rejected 2 times: c is 1"]
+    assert report.rules[0].reasons == {"c is 1": 2, "(other reasons)": 1}
 
 
 def test_an_interruption_is_reported_once() -> None:
@@ -93,8 +95,8 @@ def test_json_holds_everything() -> None:
     data = json.loads(filled().to_json())
     assert (data["node_count_before"], data["node_count_after"]) == (7, 5)
     assert data["nodes_after"] == {"Add": 1, "Neg": 4}
-    counted = {"name": "Sums.zero", "matched": 3, "rejected": 1, "fired": 2, "own": False}
-    assert data["rules"][0] == {**counted, "seconds": 0.0, "reasons": {}, "made": 0, "share": 0.0, "taken": None, "why_not_run": ""}
+    counted = {"name": "Sums.zero", "matched": 3, "rejected": 3, "fired": 2, "own": False, "reasons": {"c is 1": 2, "(other reasons)": 1}}
+    assert data["rules"][0] == {**counted, "seconds": 0.0, "made": 0, "share": 0.0, "taken": None, "why_not_run": ""}
     assert data["verification"]["equal"] is True
     assert data["verification"]["trials"][1]["sizes"] == {"n": 5}
     assert data["output"] == "out.onnx"
@@ -114,7 +116,7 @@ def test_a_report_reads() -> None:
         "(read)    100 ms",
         "",
         "rule       fired  matched  rejected",
-        "Sums.zero      2        3         1",
+        "Sums.zero      2        3         3",
         "! Mine.rule did not fire: nothing matched its left side",
         "! Simplify: stopped at the limit of nodes: more than 10; the best program so far was extracted",
         "",

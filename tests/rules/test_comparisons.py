@@ -33,7 +33,7 @@ def outcome(rule: Rule, function: Function) -> str:
     found = saturate(function, RuleSetMeta("Own", (RuleSet,), {"rule": rule}), rules__cost="nodes")
     remarks = [remark for remarks in found.statistics.remarks.values() for remark in remarks]
     assert (found.function is function) == bool(remarks)
-    return "".join(remark.removeprefix("Own.rule rejected 1 times: ") for remark in remarks)
+    return "".join(remark.removeprefix("Own.rule rejected 1 time: ") for remark in remarks)
 
 
 def on_shape(shape: Shape, asked: Guard, dtype: str = "float32") -> str:

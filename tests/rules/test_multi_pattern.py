@@ -103,7 +103,7 @@ def test_conditions_hold_for_each_match() -> None:
     function = func(tup(ops.nn.matmul(a, weights(4)[0]), ops.nn.matmul(a, b), ops.nn.matmul(a, weights(4, 4)[1])))
     made, statistics = run(Constant, function)
     assert statistics.counters["Together"]["fired:Constant.matmul"] == 2
-    assert "Constant.matmul rejected 1 times: is_constant(w): is not a constant" in statistics.remarks["Together"]
+    assert "Constant.matmul rejected 1 time: is_constant(w): is not a constant" in statistics.remarks["Together"]
     check_values(function, made)
 
 

@@ -206,16 +206,11 @@ def add_statistics(report: Report, record: Record) -> None:
             rule = rules.get(without_operators(name))
             if rule is not None:
                 rule.seconds += statistics.seconds
-                for reason, count in statistics.reasons.items():
-                    rule.reasons[reason] = rule.reasons.get(reason, 0) + count
     made, calls = made_by_rules(record)
     node_traces = NodeTraces(record.runs[: record.first], [each for each in record.pass_events if each.end <= record.first])
     taken = set() if report.kept else set(map(without_operators, node_traces.rules()))
     eager = {without_operators(name) for run in record.runs for name in run.graph.statistics}
     for rule in report.rules:
-        rest = rule.rejected - sum(rule.reasons.values())  # the engine keeps the first few of each saturation
-        if rest > 0:
-            rule.reasons["(other reasons)"] = rest
         rule.made = made.get(rule.name, 0)
         rule.share = rule.made / calls if calls else 0.0
         rule.taken = rule.name in taken or (None if rule.name in eager else False)  # eager rules leave no choice

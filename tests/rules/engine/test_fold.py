@@ -146,7 +146,7 @@ def test_results_that_would_enlarge_the_file_stay() -> None:
     outcome = apply(fold_constant(), func(grown))
     assert operators(outcome.function) == ["tile"]
     reason = "is_small(tile(cs1, attrs=a)): adds 1,599,600 bytes, limit 1,048,576 (rules.max_growth)"
-    assert outcome.remarks == [f"ConstantFolding.{name} rejected 1 times: {reason}" for name in ("call", "exact")]
+    assert outcome.remarks == [f"ConstantFolding.{name} rejected 1 time: {reason}" for name in ("call", "exact")]
     assert operators(apply(fold_constant(), func(grown), rules__max_growth=1 << 22).function) == []
 
 
