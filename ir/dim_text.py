@@ -5,9 +5,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any as AnyValue
+from typing import Final
 
 from passat.ir.shape import Any, Dim, Shape, SymDim, as_dim, divide, extreme
 
+_LONGEST: Final = 4096
+"""Longer texts are names: models may have any text, and reading it takes up to quadratic time."""
+_DIGITS: Final = 19
+"""Texts with numbers of more digits are names."""
 _EXPRESSION = re.compile(r"\s*(\d+|//|[A-Za-z_][\w.]*|[-+*(),])")
 
 
@@ -58,7 +63,9 @@ def _given_dim(dim: AnyValue) -> Dim:
 
 
 def _tokens(text: str) -> Sequence[str]:
-    """The tokens of an expression; none if a part of the text is no token."""
+    """The tokens of an expression; none if the text is too long, or a part of it is no token."""
+    if len(text) > _LONGEST:
+        return ()
     tokens: list[str] = []
     position = 0
     while position < len(text):
@@ -91,6 +98,8 @@ def _product(tokens: Sequence[str]) -> tuple[Dim, Sequence[str]]:
 def _factor(tokens: Sequence[str]) -> tuple[Dim, Sequence[str]]:
     head, rest = tokens[0], tokens[1:]
     if head.isdigit():
+        if len(head) > _DIGITS:
+            raise ValueError("the number is too large for a size")
         return int(head), rest
     if head == "-":
         value, rest = _factor(rest)

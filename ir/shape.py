@@ -43,6 +43,8 @@ class Any:
 
 
 ANY: Final = Any()
+MOST_TERMS: Final = 256
+"""Products of sizes with more terms are unknown: `(a + b)*(c + d)*...` grows exponentially with its length."""
 
 
 @final
@@ -121,6 +123,8 @@ class SymDim:
             for right, b in _terms(other):
                 monomial = tuple(sorted(left + right))
                 total[monomial] = total.get(monomial, 0) + a * b
+            if len(total) > MOST_TERMS:
+                return ANY
         return _normal(total)
 
     __rmul__ = __mul__
