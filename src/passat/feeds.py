@@ -13,6 +13,7 @@ from typing import Any as AnyValue
 import ml_dtypes
 import numpy as np
 
+from passat.ir.diagnostic_text import cut
 from passat.ir.dim_text import parse_dim
 from passat.ir.passat_error import PassatError
 from passat.ir.shape import SymDim, evaluate_dim, names_in
@@ -119,8 +120,12 @@ class Trial:
     def __str__(self) -> str:
         if self.source:
             return self.source
-        sizes = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
-        return f"seed {self.seed}{', ' + sizes if sizes else ''}"
+        return ", ".join([f"seed {self.seed}", *([self.shown_sizes] if self.sizes else [])])
+
+    @property
+    def shown_sizes(self) -> str:
+        """The sizes as text: `n=2, m=3`."""
+        return ", ".join(f"{cut(name)}={size}" for name, size in self.sizes.items())
 
 
 def symbols(specs: Sequence[InputSpec]) -> list[str]:

@@ -224,9 +224,7 @@ def verification_text(report: VerifyReport) -> Text:
 
 def values_text(report: VerifyReport) -> str:
     """How close the values of equal models are, and on which inputs."""
-    sizes = "; ".join(
-        ", ".join(f"{name}={size}" for name, size in trial.sizes.items()) for trial in report.trials if trial.sizes and not trial.source
-    )
+    sizes = "; ".join(trial.shown_sizes for trial in report.trials if trial.sizes and not trial.source)
     drawn = sum(not trial.source for trial in report.trials)
     random = [f"{drawn} random input{'s' if drawn != 1 else ''}" + (f" ({sizes})" if sizes else "")] if drawn else []
     runs = " and ".join([*(trial.source for trial in report.trials if trial.source), *random])

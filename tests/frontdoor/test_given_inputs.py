@@ -61,6 +61,10 @@ for _value in (HALVES.graph.input[1], HALVES.graph.output[0]):
     _value.type.tensor_type.shape.dim[0].dim_param = "n//2"
 
 
+LONG = parsed("(float[n] a) => (float[n] y) { y = Neg(a) }")
+LONG.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "a" * 10_000
+
+
 def test_sizes_that_follow_from_others_are_not_drawn() -> None:
     """`n//2` was a name with a size of its own, and results of right passes were rejected."""
     found = compare_models(HALVES, HALVES)
@@ -69,6 +73,12 @@ def test_sizes_that_follow_from_others_are_not_drawn() -> None:
     assert compare_models(HALVES, HALVES, inputs={"a": np.ones(5, F), "b": np.ones(2, F)}).equal is True
     with pytest.raises(InputsError, match="the input 'b' has size 3 where n//2 is 2"):
         compare_models(HALVES, HALVES, inputs={"a": np.ones(5, F), "b": np.ones(3, F)})
+
+
+def test_long_names_of_sizes_are_shortened() -> None:
+    trial = compare_models(LONG, LONG).trials[0]
+    assert str(trial).startswith("seed 0, aaaa")
+    assert len(str(trial)) < 150
 
 
 def test_differences_on_user_inputs_alone_are_found(tmp_path: Path) -> None:
