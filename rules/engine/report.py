@@ -23,7 +23,7 @@ class Ended(str):
 
 
 class Rejected(str):
-    """A remark that matches of a rule were rejected, so many for one reason."""
+    """A remark that a number of matches of a rule were rejected for one reason."""
 
     __slots__ = ("matches", "reason", "rule")
     rule: str
