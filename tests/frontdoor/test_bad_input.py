@@ -362,15 +362,15 @@ def test_an_interruption_during_saturation_writes_the_best_so_far() -> None:
     Path("rules.py").write_text(EXPLODING + NOTICED)
     onnx.save(sum_of(16), "in.onnx")
     limits = ["--config", "rules.nodes=100000000", "--config", "rules.matches=100000000", "--config", "rules.seconds=600.0"]
-    process = start("optimize", "in.onnx", "-o", "out.onnx", "--rules", "rules.py", *limits)
-    while not Path("matched").exists() and process.poll() is None:
-        time.sleep(0.05)
-    assert process.poll() is None, process.communicate()
-    process.send_signal(signal.SIGINT)
-    try:
-        out, err = process.communicate(timeout=60)
-    finally:
-        process.kill()  # runaway allocation takes gigabytes
+    with start("optimize", "in.onnx", "-o", "out.onnx", "--rules", "rules.py", *limits) as process:
+        while not Path("matched").exists() and process.poll() is None:
+            time.sleep(0.05)
+        assert process.poll() is None, process.communicate()
+        process.send_signal(signal.SIGINT)
+        try:
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()  # runaway allocation takes gigabytes
     assert process.returncode == 130, err
     assert err == "error: interrupted; nothing better was found so far, so the input was written to out.onnx\n"
     assert "interrupted; the best program so far was extracted" in " ".join(out.split())
@@ -402,8 +402,8 @@ def test_a_full_disk_leaves_nothing_behind() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
-    process = start("optimize", str(RESNET), "-o", "out.onnx", "--no-verify", "-O0", preexec_fn=fill)
-    out, err = process.communicate(timeout=120)
+    with start("optimize", str(RESNET), "-o", "out.onnx", "--no-verify", "-O0", preexec_fn=fill) as process:
+        out, err = process.communicate(timeout=120)
     assert process.returncode == 1
     assert err.startswith("error: ")
     assert err.count("\n") == 1

@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 import tempfile
-import time
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from onnx.external_data_helper import load_external_data_for_model
 from passat.ir.onnx import files
 from passat.ir.onnx.lean import lean_model
 from tests.comparing import compare_models
+from tests.patience import comes_true
 
 LARGE = np.random.default_rng(0).normal(size=(1024, 1200)).astype(np.float32)
 HEAD = '<ir_version: 8, opset_import: ["" : 17, "own" : 1, "unknown" : 1]> g (float[N, 1024] x) => (float[N, 1200] y)'
@@ -51,11 +52,7 @@ def model(body: str = BODIES["sensitive to rounding"], factor: float = 1.0, scal
 
 def becomes_empty(folder: Path) -> bool:
     """Whether a thread removes what is in a folder."""
-    for _ in range(100):
-        if not list(folder.iterdir()):
-            return True
-        time.sleep(0.05)
-    return False
+    return comes_true(lambda: not list(folder.iterdir()))
 
 
 def saved(made: ModelProto, path: Path) -> Path:
@@ -96,19 +93,19 @@ def test_without_space_for_a_file_the_weights_stay_in_memory(monkeypatch: pytest
 
 
 def test_an_interruption_while_the_file_is_removed_is_not_lost(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
-    removed = shutil.rmtree
-    pending = [signal.SIGINT]
+    removed, compared, first = shutil.rmtree, threading.Event(), threading.Lock()
 
     def interrupted(*args: Any) -> None:
-        time.sleep(0.2)  # while the finalizer starts the thread, an interruption would be lost
-        for number in (pending.pop() for _ in range(len(pending))):
-            os.kill(os.getpid(), number)
+        compared.wait(10)  # while the finalizer starts the thread, an interruption would be lost
+        if first.acquire(blocking=False):
+            os.kill(os.getpid(), signal.SIGINT)
         removed(*args)
 
     monkeypatch.setattr(shutil, "rmtree", interrupted)
-    with pytest.raises(KeyboardInterrupt):  # noqa: PT012  # it may come after the comparison
-        compare_models(model(), model(factor=1 + 2e-7))
-        time.sleep(10)
+    compare_models(model(), model(factor=1 + 2e-7))
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012  # it comes while the main thread waits
+        compared.set()
+        comes_true(lambda: False)
     assert becomes_empty(temporary)
 
 

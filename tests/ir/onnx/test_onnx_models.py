@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto
 
@@ -187,7 +187,7 @@ def graphs(draw: st.DrawFn) -> ModelProto:
     return onnx.shape_inference.infer_shapes(model)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(graphs())
 def test_a_model_that_nothing_is_done_to_comes_back_as_it_was(model: ModelProto) -> None:
     del model.graph.value_info[:]
