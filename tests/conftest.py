@@ -1,7 +1,9 @@
 """Shared by all tests: the same surroundings everywhere, a command line that is built once, and the share of random examples in CI."""
 
+import contextlib
 import functools
 import gc
+import importlib
 import os
 import signal
 from collections.abc import Iterator
@@ -32,8 +34,11 @@ TERMINAL: Final = (
 def pytest_configure() -> None:
     """Before the tests are imported, and before a process starts that inherits the variables and whether SIGINT is ignored, as it is in
     the background of a script."""
+    with contextlib.suppress(ImportError):
+        importlib.import_module("readline")  # sets COLUMNS and LINES of child processes, and doctest imports it
     for name in TERMINAL:
         os.environ.pop(name, None)
+        os.unsetenv(name)  # also if os.environ does not know it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

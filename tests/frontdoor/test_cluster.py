@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any as AnyValue
@@ -21,6 +20,7 @@ import passat
 from passat.cli.app import app
 from passat.cluster import ClusterError, connected
 from passat.measure import FILE, Measured
+from tests.patience import comes_true
 
 
 def test_without_dask_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,9 +185,8 @@ def test_operators_are_measured_once_although_a_worker_is_killed(cluster: AnyVal
 
         def kill() -> None:
             """Kills a worker after a few measurements."""
-            file, end = Path("there", FILE), time.monotonic() + 60
-            while time.monotonic() < end and not (file.exists() and len(file.read_text().split()) > 20):
-                time.sleep(0.001)
+            file = Path("there", FILE)
+            comes_true(lambda: file.exists() and len(file.read_text().split()) > 20)
             os.kill(victim, signal.SIGKILL)
 
         killing = pool.submit(kill)
