@@ -48,13 +48,16 @@ LIMIT: Final = 1 << 26
 
 
 def cache_folder() -> Path:
-    """The cache folder from the environment: `PASSAT_CACHE`, or `passat` in `XDG_CACHE_HOME`, or `~/.cache/passat`."""
+    """The cache folder from the environment: `PASSAT_CACHE`, or `passat` in `XDG_CACHE_HOME`, or `~/.cache/passat`. For a user
+    without a home, it cannot be made, so nothing is kept."""
     own = os.environ.get("PASSAT_CACHE")
     if own:
         return Path(own)
     shared = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification requires ignoring a relative path.
-    return (Path(shared) if os.path.isabs(shared) else Path(os.path.expanduser("~"), ".cache")) / "passat"
+    if not os.path.isabs(shared):  # the XDG specification requires ignoring it
+        home = os.path.expanduser("~")
+        shared = os.path.join(home, ".cache") if os.path.isabs(home) else os.devnull
+    return Path(shared) / "passat"
 
 
 class Measurements:

@@ -311,8 +311,9 @@ class ProgressLine:
         self._status = Progress(*columns, console=console, transient=True)
         self._stage = self._status.add_task("")
         self._console = console
-        self._enabled = enabled and console.is_terminal
-        self._interval = interval if enabled and lines and not console.is_terminal else None
+        is_terminal = console.file.isatty()  # FORCE_COLOR makes no terminal
+        self._enabled = enabled and is_terminal
+        self._interval = interval if enabled and lines and not is_terminal else None
         self._printed = time.monotonic()
         self._lock = threading.Lock()
         self._timer = threading.Timer(delay, self._show)

@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 import passat
 from passat.cli.app import app
 from passat.passmgr import registry
+from tests import processes
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "models"
 RESNET = EXAMPLES / "resnet_tiny.onnx"
@@ -155,6 +156,21 @@ def test_names_that_the_terminal_cannot_show(empty: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith("written to \\xf6ut.onnx\n")
+
+
+@pytest.mark.parametrize("columns", ["0", "", "wide"])
+def test_a_width_that_is_none_does_not_count(columns: str, empty: Path) -> None:
+    """Nothing was printed in 0 columns, which terminals without a size have."""
+    usual = processes.run(["passat", "passes"], empty)
+    assert max(map(len, usual.stdout.splitlines())) > 120
+    found = processes.run(["passat", "passes"], empty, {"COLUMNS": columns})
+    assert (found.returncode, found.stdout) == (0, usual.stdout)
+
+
+def test_forced_colors_make_no_terminal(empty: Path) -> None:
+    found = processes.run(["passat", "passes"], empty, {"FORCE_COLOR": "1"})
+    assert "\x1b[" in found.stdout
+    assert max(map(len, found.stdout.splitlines())) > 120
 
 
 def test_the_same_input_gives_the_same_file(empty: Path) -> None:

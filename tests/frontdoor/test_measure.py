@@ -412,6 +412,17 @@ def test_a_folder_in_the_place_of_the_file_means_no_cache(tmp_path: Path) -> Non
     assert (tmp_path / FILE).is_dir()
 
 
+def test_without_a_home_there_is_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PASSAT_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)  # a user of a container that it does not know
+    monkeypatch.chdir(tmp_path)
+    times = Measurements(MACHINE, RUNTIME)
+    times.put("add", 1.0)
+    assert times.get("add") == 1.0
+    assert os.listdir(tmp_path) == []
+
+
 def test_the_location_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PASSAT_CACHE", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)

@@ -146,9 +146,15 @@ def test_numbers_are_not_wrapped_in_narrow_terminals() -> None:
     assert any(line.endswith("889     1234       345") for line in lines), lines
 
 
-def terminal(force: bool) -> tuple[Console, io.StringIO]:
-    out = io.StringIO()
-    return Console(file=out, force_terminal=force, width=60), out
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def terminal(there: bool) -> tuple[Console, io.StringIO]:
+    """A console that has colors, as with FORCE_COLOR, and its output."""
+    out = Terminal() if there else io.StringIO()
+    return Console(file=out, force_terminal=True, width=60, highlight=False), out
 
 
 def test_long_work_is_shown_on_a_terminal() -> None:

@@ -178,11 +178,11 @@ def _print_json(message: str, details: "Sequence[Diagnostic]" = ()) -> None:
 
 
 def console(*, stderr: bool = False) -> "Console":
-    """A console; without a terminal it is wide, unless COLUMNS is set."""
+    """A console; without a terminal it is wide, unless COLUMNS is set. FORCE_COLOR makes no terminal."""
     from rich.console import Console
 
     made = Console(stderr=stderr, highlight=False)
-    return made if made.is_terminal or "COLUMNS" in os.environ else Console(stderr=stderr, highlight=False, width=160)
+    return made if made.file.isatty() or "COLUMNS" in os.environ else Console(stderr=stderr, highlight=False, width=160)
 
 
 def show(what: "RenderableType") -> None:
@@ -267,6 +267,8 @@ def passat(version: Annotated[bool, typer.Option("--version", help="Print the ve
 def main() -> None:
     """Runs the command line of this process."""
     terminate_in_order()
+    if not os.environ.get("COLUMNS", "").strip("0").isdecimal():  # such as the 0 of a terminal without a size, where nothing would fit
+        os.environ.pop("COLUMNS", None)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names of files may contain characters that a terminal cannot show
