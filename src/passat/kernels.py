@@ -16,6 +16,7 @@ from passat.runner import CustomOpsError, Runner, VerifyError, custom_operators,
 from passat.runtime.kernels import CompilerError, Kernels, NoCompilerError, build_library, compiler, fuse, library_source
 from passat.runtime.kernels.culprits import compiling, working
 from passat.runtime.kernels.fusing import Key, key
+from passat.session import usable_cores
 from passat.verify import Comparing, Reference, VerifyReport
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ NOTHING: Final = "kernels: nothing to gain, "
 
 def settings_of_threads() -> tuple[int, ...]:
     """The numbers of threads for which kernels must be faster: one, and all (0), as sessions have by default."""
-    return (1, 0) if (os.cpu_count() or 1) > 1 else (1,)
+    return (1, 0) if usable_cores() > 1 else (1,)
 
 
 class WithKernels(NamedTuple):
@@ -151,7 +152,7 @@ def _timed(
     notes = "".join(f"; {why}" for why in dropped)
     gains = []
     for threads in settings_of_threads():
-        where = f"with {os.cpu_count()} threads" if threads != 1 else "on one thread"
+        where = f"with {usable_cores()} threads" if threads != 1 else "on one thread"
         (given, own), best = race(model, nodes, [("with kernels", kernels.model)], folder, how, threads)
         if own.failed:
             return _without(f"kernels: none were kept: {own.failed}")

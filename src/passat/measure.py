@@ -37,6 +37,7 @@ from passat.ir.tensor import Array
 from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.cost import EPSILON, ROOFLINE, CostError, Machine, cost_model
 from passat.runner import Runner, VerifyError, runtime_version, sentence_of
+from passat.session import usable_cores
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -328,7 +329,7 @@ def machine_name(threads: int) -> str:
     name = platform.processor() or platform.machine()
     with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:  # Linux only
         name = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), name)
-    return f"{name}, {os.cpu_count()} cores, {threads} threads"
+    return f"{name}, {usable_cores()} cores, {threads} threads"
 
 
 class _Single:

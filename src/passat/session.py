@@ -23,6 +23,11 @@ _NARROW: Final[Mapping[str, int]] = {"tensor(bfloat16)": 16}
 """Types that ONNX Runtime does not exchange with NumPy, by their ONNX numbers; passed as raw memory."""
 
 
+def usable_cores() -> int:
+    """The number of cores that this process may use. A batch system, a container or `taskset` may grant fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class SessionSettings(NamedTuple):
     """How a model is loaded: the folder of its external data, the number of threads (0 for all), the optimization level, the seed of random
     operators, whether memory is kept, the libraries of custom operators, the path for the optimized model, and the file name prefix for
@@ -50,7 +55,7 @@ class Session:
         level = onnxruntime.GraphOptimizationLevel
         levels = {False: level.ORT_DISABLE_ALL, True: level.ORT_ENABLE_EXTENDED, "all": level.ORT_ENABLE_ALL}
         options.graph_optimization_level = levels[settings.optimize]
-        options.intra_op_num_threads = settings.threads or os.cpu_count() or 1
+        options.intra_op_num_threads = settings.threads or usable_cores()
         options.log_severity_level = 4
         if settings.arena:  # another session is timed next: threads spin only within a run
             options.add_session_config_entry("session.force_spinning_stop", "1")

@@ -1,6 +1,7 @@
 """Models that crash ONNX Runtime: verification continues and reports the crash. Values from the other process are exact."""
 
 import gc
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from passat.bisection import CheckError, Slower
 from passat.cli.app import app
 from passat.ir.onnx import from_onnx
 from passat.ir.op import Op
+from passat.kernels import settings_of_threads
 from passat.measure import Measured
 from passat.passmgr import module_pass
 from passat.report import MismatchError, UnverifiedError
@@ -166,6 +168,16 @@ def test_an_interruption_ends_it_and_no_half_answer_is_taken_for_another(monkeyp
         with pytest.raises(KeyboardInterrupt):
             runner.run({"x": np.zeros((2, 2), np.float32)})
     assert runner.run({"x": np.ones((2, 2), np.float32)})[0].tolist() == [[1, 1], [1, 1]]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not say which cores a process may use")
+def test_a_session_has_a_thread_for_each_core_that_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    for cores in (1, 3):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)))
+        session = Session(parsed(FINE).SerializeToString(), SessionSettings())
+        assert session._session.get_session_options().intra_op_num_threads == cores
+        assert len(settings_of_threads()) == min(cores, 2)
 
 
 def _interrupt() -> None:
