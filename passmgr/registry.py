@@ -134,7 +134,7 @@ def _load_installed() -> None:
             package = f" of {entry.dist.name}" if entry.dist else ""
             reason = f"{type(error).__name__}: {error}"
             raise PluginError(f"the plug-in {entry.value}{package} cannot be loaded; repair or uninstall it: {reason}") from error
-    for key in _UNPREFIXED & _ENTRIES.keys():  # registered before these modules were imported
+    for key in sorted(_UNPREFIXED & _ENTRIES.keys()):  # registered before these modules were imported
         _check_free(key)
 
 

@@ -254,7 +254,8 @@ class CaseHole(Symbolic):
         """A value per case: a term if any value is one, otherwise an attribute value or an argument of a guard."""
         if values.keys() != set(self.names):
             missing = [name for name in self.names if name not in values]
-            wrong = f"{any_of(missing)} is missing" if missing else f"{next(iter(values.keys() - set(self.names)))} is none of them"
+            unknown = [name for name in values if name not in self.names]
+            wrong = f"{any_of(missing)} is missing" if missing else f"{unknown[0]} is none of them"
             raise RuleError(f"{self.name} is {any_of(self.names)}: give a value for each; {wrong}")
         return PCase(self, values) if any(map(_is_term, values.values())) else CaseValue(self, values)
 

@@ -73,7 +73,7 @@ class Side:
         self.values.update((name, numbering.number(("constant", key))) for name, key in self.constants.items())
         self.makers = {name: (i, place) for i, node in enumerate(self.nodes) for place, name in enumerate(node.output) if name}
         read = {name for node in self.nodes for name in node.input if name}
-        for name in read - (self.own_inputs | self.values.keys() | self.makers.keys()):  # in a model that fails the checker
+        for name in sorted(read - (self.own_inputs | self.values.keys() | self.makers.keys())):  # in a model that fails the checker
             self.values[name] = numbering.number(("undefined value", name))
         self.forms = [numbering.describe(node, self.captured(node)) for node in self.nodes]
         self.numbers: list[int] = []

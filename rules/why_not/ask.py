@@ -213,20 +213,21 @@ class Inquiry:
             leaving = [pass_.left_out(rule, watched.settings) for pass_ in left.values()]
             others = f"{listed(running)} {'does' if len(running) == 1 else 'do'}" if running else listed(leaving)
             return "; ".join(filter(None, (found.why, others))), []
-        holders = {
+        holders = dict.fromkeys(
             step.name
             for step in watched.plan.walk()
             if step.runs
             and isinstance(step.pass_, RulePass)
             and any(one.name == equation_of(rule.name) for one in step.pass_.declared)
             and not step.pass_.left_out(rule, watched.settings)
-        }
+        )
         alone = {each.name for each in watched.ran if each.runs}  # a pass may apply to some functions only
-        unfit = {name: said for name in holders - alone for said in watched.remarks.get(name, ()) if isinstance(said, Inapplicable)}
-        if unfit.keys() == holders:
+        silent = [name for name in holders if name not in alone]
+        unfit = {name: said for name in silent for said in watched.remarks.get(name, ()) if isinstance(said, Inapplicable)}
+        if unfit.keys() == holders.keys():
             return listed([f"{name} does not run: {said}" for name, said in unfit.items()]), []
-        holders -= unfit.keys()
-        ran = [(each, tuple(name for name in dict.fromkeys(each.parts) if name in holders)) for each in watched.ran]
+        fit = holders.keys() - unfit.keys()
+        ran = [(each, tuple(name for name in dict.fromkeys(each.parts) if name in fit)) for each in watched.ran]
         return "", [each._replace(name=holders[0] if len(holders) == 1 else each.name, holders=holders) for each, holders in ran if holders]
 
     # ---- reasons besides mismatches

@@ -30,7 +30,7 @@ def matched_before(matcher: Matcher, module: IRModule, before: Sequence[Ran], fi
     found: dict[str, list[str]] = {}
     for ran, after in zip(before, [*(ran.before for ran in before[1:]), first.before], strict=True):
         still = _matches(matcher, after, node) if places and after is not ran.before else places
-        for place in places.keys() - still.keys():
+        for place in [place for place in places if place not in still]:
             by = rewriters([ran], places[place]) or listed([f"{rule} (in {ran.name})" for rule in _eager(ran, places[place])]) or ran.name
             found.setdefault(by, []).append(place)
         places = {place: names for place, names in places.items() if place in still}

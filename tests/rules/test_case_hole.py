@@ -142,7 +142,7 @@ ONLY_ROW = bias(none=op.exp(x), row=op.exp(x + b)) >> op.exp(b)
         (lambda: cases("kind", "dense", "dense"), "each with its own name"),
         (lambda: cases("kind", "nn.dense", "matmul"), "not 'nn.dense'"),
         (lambda: kind(matmul=x), "kind is matmul or dense: give a value for each; dense is missing"),
-        (lambda: kind(matmul=x, dense=w, conv=b), "give a value for each"),
+        (lambda: kind(matmul=x, dense=w, conv=b, add=b, mean=b), "give a value for each; conv is none of them"),
         (lambda: kind.only("conv", has_rank(x, 2)), "kind is matmul or dense, not conv"),
         (lambda: op.exp(kind), "a hole for a case that is not applied"),  # type: ignore[arg-type]  # rejected
         (lambda: kind(matmul=x, dense=w) if kind else None, "truth value"),

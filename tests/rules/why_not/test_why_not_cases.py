@@ -514,6 +514,13 @@ CASES: dict[str, Case] = {
         "it would match the input model at 'Outer', but First.relus (in First) rewrote it before Second ran",
         Kind.RETIRED,
     ),
+    "what a pass before rewrote at several places, which come in the order of the program": Case(
+        "Second.twice",
+        tup(*(at(name, ops.nn.relu(ops.nn.relu(f(X)))) for name, f in (("D", ops.sin), ("A", ops.cos), ("C", ops.tan), ("B", ops.abs)))),
+        lambda: Sequential([rule_pass(First), rule_pass(Second)]),
+        "it would match the input model at 'D', 'A', 'C' and 'B', but First.relus (in First) rewrote it before Second ran",
+        Kind.RETIRED,
+    ),
     "what an eager rule of the pass replaced": Case(
         "First.exp",
         at("Add", ops.add(X, at("Exp", ops.exp(numbers((2, 3)))))),
