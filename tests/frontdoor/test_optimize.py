@@ -1,8 +1,10 @@
 """`passat.optimize`: results, rejected arguments, kept models, and reproducible output."""
 
 import gc
+import itertools
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -86,6 +88,22 @@ def test_example_models(name: str, tmp_path: Path) -> None:
 def test_the_same_input_gives_the_same_output() -> None:
     first, second = (optimize(EXAMPLES / "bert_tiny.onnx", verify=False).model.SerializeToString() for _ in range(2))
     assert first == second
+
+
+def test_a_busy_machine_gives_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simulates clocks that advance by an hour with each reading."""
+    usual = optimize(EXAMPLES / "bert_tiny.onnx")
+    hours = itertools.count(0, 3600)
+    for clock in ("perf_counter", "monotonic", "process_time", "time"):
+        monkeypatch.setattr(time, clock, lambda: float(next(hours)))
+    slow = optimize(EXAMPLES / "bert_tiny.onnx")
+    monkeypatch.undo()
+    assert slow.report.seconds["passes"] >= 3600
+    assert slow.model == usual.model
+    assert slow.report.verification is not None
+    assert usual.report.verification is not None
+    assert slow.report.verification.trials == usual.report.verification.trials
+    assert [rule.fired for rule in slow.report.rules] == [rule.fired for rule in usual.report.rules]
 
 
 def test_optimizing_again_changes_nothing_more() -> None:
