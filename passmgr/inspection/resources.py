@@ -1,5 +1,6 @@
 """Time and memory of each pass, with nesting: `PassTimingInstrument` and `PassMemoryInstrument`."""
 
+import contextlib
 import os
 import sys
 import threading
@@ -380,7 +381,9 @@ def resident_bytes() -> int:
 
 def record_bytes() -> int:
     """The peak resident memory of the process; 0 if unavailable."""
-    try:
+    with contextlib.suppress(OSError, StopIteration), open("/proc/self/status", "rb") as file:
+        return int(next(line.split()[1] for line in file if line.startswith(b"VmHWM:"))) * 1024
+    try:  # on Linux, this peak may be that of the process that started this one
         import resource
     except ImportError:  # not available on Windows
         return 0

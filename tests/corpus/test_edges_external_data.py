@@ -122,17 +122,14 @@ def test_missing_or_short_data_is_reported(tmp_path: Path) -> None:
 
 
 MEASURE = """
-import json, resource, sys, time
+import json, sys, time
 import passat
+from passat.passmgr.inspection.resources import record_bytes
 start = time.perf_counter()
 result = passat.optimize(sys.argv[1], opt_level=3, verify=False)
 result.save(sys.argv[2])
 seconds = time.perf_counter() - start
-try:  # resource tells the peak of the process that started this one, where that was higher
-    memory = int(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
-except OSError:
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(json.dumps({"nodes": result.report.node_count_after, "seconds": seconds, "kilobytes": memory}))
+print(json.dumps({"nodes": result.report.node_count_after, "seconds": seconds, "kilobytes": record_bytes() / 1000}))
 """
 
 

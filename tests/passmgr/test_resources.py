@@ -1,6 +1,7 @@
 """PassTimingInstrument and PassMemoryInstrument: time and memory of each pass, and of the passes inside it."""
 
 import re
+import subprocess
 import sys
 import threading
 import tracemalloc
@@ -192,6 +193,14 @@ def test_without_tracing_the_process_size_is_reported(mod: IRModule, monkeypatch
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the size of the process may not be known")
 def test_the_size_of_the_process() -> None:
     assert MB < resources.resident_bytes() <= resources.record_bytes() + MB
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the size of the process may not be known")
+def test_the_record_of_a_process_is_not_that_of_the_one_that_started_it() -> None:
+    large = bytearray(b"x") * (300 * MB)
+    code = "from passat.passmgr.inspection.resources import record_bytes; print(record_bytes())"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert MB < int(done.stdout) < len(large)
 
 
 def test_tracing_that_is_on_is_used_and_stays_on(mod: IRModule) -> None:
