@@ -154,14 +154,17 @@ class Report(Shown):
         return node_count(self.nodes_after)
 
     def to_dict(self) -> dict[str, AnyValue]:
-        """The report as plain data for JSON, with both node counts."""
+        """The report as plain data for JSON, with both node counts. Of ranges of integers it has the exclusive upper bounds."""
+        data = asdict(self)
+        for trial in (data["verification"] or {"trials": ()})["trials"]:
+            trial["ranges"] = {name: each.stop for name, each in trial["ranges"].items()}
         return {
             "schema": "report-1",
             "source": self.source,
             "output": self.output,
             "node_count_before": self.node_count_before,
             "node_count_after": self.node_count_after,
-            **{name: value for name, value in asdict(self).items() if name not in ("source", "output")},
+            **{name: value for name, value in data.items() if name not in ("source", "output")},
         }
 
     def __rich__(self) -> "RenderableType":

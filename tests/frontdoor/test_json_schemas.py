@@ -35,6 +35,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     onnx.save(model, made / "in.onnx")
     del model.graph.node[-1], model.graph.output[-1]
     onnx.save(model, made / "known.onnx")
+    body = "(float[500, 4] x, int64[m] i) => (float[m, 4] y) { a = Neg(x) b = Neg(a) y = Gather(b, i) }"
+    onnx.save(parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]> g {body}'), made / "indices.onnx")
     return made
 
 
@@ -70,6 +72,7 @@ def test_schemas_are_valid_and_strict(name: str) -> None:
         (["optimize", "in.onnx", "-o", "out.onnx", "--stats"], "report-1"),
         (["optimize", "known.onnx", "--dry-run", "--choose", "time", "--candidates", "2"], "report-1"),
         (["optimize", "known.onnx", "--dry-run", "--no-verify", "-O0"], "report-1"),
+        (["optimize", "indices.onnx", "--dry-run"], "report-1"),
         (["inspect", "in.onnx"], "inspect-1"),
         (["inspect", "known.onnx"], "inspect-1"),
         (["diff", "in.onnx", "known.onnx"], "diff-1"),
