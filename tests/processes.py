@@ -1,5 +1,5 @@
 """Processes that have already imported Passat and compiled its rules, which takes longer than most commands: a server forks them. With
-PASSAT_SOAK=1 they are new ones."""
+PASSAT_SOAK=1, and where the path of the temporary folder is long, they are new ones."""
 
 import multiprocessing
 import os
@@ -15,7 +15,13 @@ from typing import Final
 
 from tests.share import SOAK
 
-PROCESSES: Final = multiprocessing.get_context("spawn") if SOAK else multiprocessing.get_context("forkserver")
+_LONGEST: Final = 70
+"""The longest path of a temporary folder in which the server's socket has a name: that of a socket has about a hundred characters."""
+PROCESSES: Final = (
+    multiprocessing.get_context("spawn")
+    if SOAK or len(os.fsencode(tempfile.gettempdir())) > _LONGEST
+    else multiprocessing.get_context("forkserver")
+)
 PROCESSES.set_forkserver_preload(["tests.warm"])
 
 

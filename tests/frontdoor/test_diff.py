@@ -24,7 +24,7 @@ def parsed(body: str, *, values: str = "", signature: str = "(float[n, 4] x) => 
 
 
 def run(*arguments: str | Path, code: int = 0) -> str:
-    result = CliRunner().invoke(app, ["diff", *map(str, arguments)], env={"COLUMNS": "160"})
+    result = CliRunner().invoke(app, ["diff", *map(str, arguments)], env={"COLUMNS": "1000"})
     assert result.exit_code == code, result.output
     return result.output
 

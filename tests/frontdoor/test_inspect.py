@@ -106,8 +106,9 @@ def test_weights_in_subgraphs_and_in_other_files_count(tmp_path: Path) -> None:
     assert passat.inspect(path.read_bytes(), folder=tmp_path).weight_bytes == 1224
 
 
-def test_the_command_and_its_json(tmp_path: Path) -> None:
-    path = tmp_path / "model.onnx"
+def test_the_command_and_its_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = Path("model.onnx")
     save(parsed("[first] a = com.acme.Fused (x) b = com.acme.Fused (a) y = Cast <to = 1>(b)"), path)
     text = run(path)
     assert "input   x     float32[n, 4]\n" in text

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import resource
+import shlex
 import sys
 import tempfile
 from pathlib import Path
@@ -164,7 +165,7 @@ def test_a_broken_program_is_written_and_replayed(monkeypatch: pytest.MonkeyPatc
         patched.setattr(RulePass, "transform_function", break_)
         for flags in ([], ["--verify-each"]):
             result = run("--passes", "Sequential{name=inner}(FoldConstant)", "--reproducer", "crash", *flags)
-            assert f"passat replay {Path('crash').absolute()} reproduces it; nothing was written" in result.stderr
+            assert f"passat replay {shlex.quote(str(Path('crash').absolute()))} reproduces it; nothing was written" in result.stderr
             again = CliRunner().invoke(app, ["replay", "crash"])
             assert again.exit_code == 1
             assert again.stdout.startswith("the pass FoldConstant on the saved module fails the same way: BrokenModuleError: the pass")
