@@ -1,7 +1,9 @@
 """Pages about rules: the description of each rule, and `passat rules doc`."""
 
 import json
+import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,17 @@ def test_the_page_says_what_omitted_attributes_mean_and_lists_the_operators_that
     assert "Omitted\nattributes have their defaults" in text
     assert "`exp`" in text
     assert "`clip`" not in text
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names of files are characters")
+def test_a_page_on_a_file_whose_name_is_not_utf_8_is_written(tmp_path: Path) -> None:
+    file, written = tmp_path / os.fsdecode(b"r\xfcl.py"), tmp_path / "rules.md"
+    file.write_text(
+        "from passat.rules import RuleSet, op, tensor\nx = tensor('x')\nclass Mine(RuleSet):\n    once = op.abs(op.abs(x)) >> op.abs(x)\n"
+    )
+    result = run(file, "-o", written)
+    assert result.exit_code == 0, result.stderr
+    assert "r\\udcfcl.py" in written.read_text()
 
 
 def test_the_table_lists_the_passes_of_each_level() -> None:

@@ -126,7 +126,9 @@ def rules_doc(
         if output is None:
             print(text, end="")
         else:
-            output.write_text(text, encoding="utf-8")
+            from passat.ir.whole_file import write_whole
+
+            write_whole(output, text.encode("utf-8", "backslashreplace"))
 
 
 def rule_sets(what: list[str]) -> "list[type[RuleSet]]":
