@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -95,8 +96,8 @@ def test_the_sentence_names_the_innermost_line_of_the_user(body: str, said: str,
 def test_a_crash_is_written_and_replayed() -> None:
     result = crash("--reproducer", "crash")
     assert result.exit_code == 1
-    rules = f"--rules {Path('mine.py').absolute()}"
-    assert f"; passat replay {Path('crash').absolute()} {rules} reproduces it; nothing was written" in result.stderr
+    rules = f"--rules {shlex.quote(str(Path('mine.py').absolute()))}"
+    assert f"; passat replay {shlex.quote(str(Path('crash').absolute()))} {rules} reproduces it; nothing was written" in result.stderr
     assert sorted(os.listdir()) == ["crash", "mine.py"]
     assert sorted(os.listdir("crash")) == ["README.txt", "error.txt", "model.onnx", "module.relay", "reproducer.json"]
     assert onnx.load("crash/model.onnx") == onnx.load(RESNET)
