@@ -154,10 +154,10 @@ class Report(Shown):
         return node_count(self.nodes_after)
 
     def to_dict(self) -> dict[str, AnyValue]:
-        """The report as plain data for JSON, with both node counts. Of ranges of integers it has the exclusive upper bounds."""
+        """The report as plain data for JSON, with both node counts."""
         data = asdict(self)
-        for trial in (data["verification"] or {"trials": ()})["trials"]:
-            trial["ranges"] = {name: each.stop for name, each in trial["ranges"].items()}
+        for trial in (data["verification"] or {}).get("trials", ()):
+            trial["ranges"] = {name: [among[0], among[-1]] for name, among in trial["ranges"].items()}
         return {
             "schema": "report-1",
             "source": self.source,

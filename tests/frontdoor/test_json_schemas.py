@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from passat.cli.app import app
 
 SCHEMAS = {path.stem: json.loads(path.read_text()) for path in (Path(__file__).resolve().parents[2] / "docs/extra/schemas").glob("*.json")}
-MODEL = """<ir_version: 10, opset_import: ["" : 20, "com.example" : 1]> g (float[n, 4] x, bool c) => (float[n, 4] y, float[n, 4] z, float[n, 4] u)
-<float[4] ones = {1, 1, 1, 1}, float[4] some = {1, 2, 3, 4}>
+MODEL = """<ir_version: 10, opset_import: ["" : 20, "com.example" : 1]> g (float[n, 4] x, bool c, int64[n] i) => (float[n, 4] y, float[n, 4] z, float[n, 4] w, float[n, 4] u)
+<float[4] ones = {1, 1, 1, 1}, float[4] some = {1, 2, 3, 4}, int64[1] last = {-1}>
 {
     a = Mul(x, ones)
     b = Transpose<perm = [1, 0]>(a)
@@ -23,9 +23,12 @@ MODEL = """<ir_version: 10, opset_import: ["" : 20, "com.example" : 1]> g (float
     e = Add(d, some)
     y = Relu(e)
     z = If(c) <then_branch = one () => (float[n, 4] p) { q = Identity(x) p = Neg(q) }, else_branch = other () => (float[n, 4] r) { r = Exp(x) }>
+    s = Unsqueeze(i, last)
+    t = Cast<to = 1>(s)
+    w = Mul(x, t)
     u = com.example.Unknown(x)
 }"""
-"""Identities, a branch, and an unknown operator."""
+"""Identities, a branch, an integer input, and an unknown operator."""
 
 
 @pytest.fixture(scope="module")
