@@ -444,7 +444,10 @@ def attribute(name: str) -> AttrHole:
 def _names(names: str) -> list[str]:
     if not isinstance(names, str) or not names.split():
         raise RuleError(f"holes are named in one string, such as 'x y', not {names!r}")
-    return [hole_name(name) for name in names.split()]
+    found = [hole_name(name) for name in names.split()]
+    if len(set(found)) < len(found):
+        raise RuleError(f"{names!r} names a hole twice: holes of the same name are one hole")
+    return found
 
 
 def hole_name(name: str) -> str:

@@ -199,6 +199,11 @@ class Rule:
                     raise RuleError(
                         f"rule [{self!r}]: {name} is a function; a guard is the call of one that @guard decorates: .when({name}(x))"
                     )
+                if isinstance(value, bool):
+                    raise RuleError(
+                        f"rule [{self!r}]: {value} is not a guard; write one with @guard, or compare attributes with numbers, strings and "
+                        "tuples: .when(x.ndim > 1, x.dtype == 'float32')"
+                    )
                 raise RuleError(f"rule [{self!r}]: {value!r} is not a guard; write one with @guard or use one from passat.rules.guards")
         return self._but(guards=self.guards + guards)
 

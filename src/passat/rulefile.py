@@ -165,7 +165,7 @@ def _run(file: Path) -> tuple[ModuleType, bytes]:
         raise RuleFileError(f"{error.filename or file}, line {error.lineno}: {error.msg}") from error
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise RuleFileError(f"{file}{_line(error, shown)}: {_reason(error)}") from error
+        raise RuleFileError(f"{file}{_line(error, shown)}: {_beside(error, beside, shown)}{_reason(error)}") from error
     finally:
         sys.path.remove(beside)
     return module, source
@@ -175,6 +175,13 @@ def _reason(error: BaseException) -> str:
     """The reason as a sentence."""
     kind = "" if isinstance(error, RuleError) else f"{type(error).__name__}: "
     return kind + (" ".join(str(error).split()) or "no reason given")
+
+
+def _beside(error: BaseException, folder: str, file: str) -> str:
+    """The innermost line of another file of the folder, which the rule file imports, if the error comes from it."""
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename == file or os.path.dirname(each.filename) == folder]
+    inner = frames[-1] if frames else None
+    return "" if inner is None or inner.filename == file else f"{os.path.basename(inner.filename)}, line {inner.lineno}: "
 
 
 def _line(error: BaseException, file: str) -> str:

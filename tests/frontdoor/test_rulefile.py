@@ -101,6 +101,12 @@ def test_a_failing_import_gives_the_line(tmp_path: Path) -> None:
     assert error_of(path) == f"{path}, line 3: ModuleNotFoundError: No module named 'no_such_module_anywhere'"
 
 
+def test_an_error_in_an_imported_file_gives_both_lines(tmp_path: Path) -> None:
+    (tmp_path / "broken_module.py").write_text("from passat.rules import op, tensor\n\nleft = op.nn.rel(tensor('x'))\n")
+    path = write(tmp_path, "\nimport broken_module\n")
+    assert error_of(path).startswith(f"{path}, line 2: broken_module.py, line 3: there is no operator 'nn.rel'")
+
+
 def test_sys_exit_in_a_rule_file_is_an_error(tmp_path: Path) -> None:
     assert "SystemExit: 3" in error_of(write(tmp_path, "raise SystemExit(3)\n"))
 

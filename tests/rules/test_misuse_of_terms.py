@@ -122,6 +122,7 @@ def test_only_attributes_are_compared(use: str, term: str) -> None:
         ("x + 1j", "1j cannot occur in a pattern"),
         ("x + (op.nn.relu(x) >> x)", "cannot occur in a pattern"),
         ("(op.nn.relu(x) >> x).when(True)", "True is not a guard"),
+        ("(op.nn.relu(x) >> x).when(x.dtype == float)", "False is not a guard; write one with @guard, or compare attributes with numbers"),
         (
             "(op.nn.relu(x) >> x).when(x == y)",
             "x is a pattern, and has no comparison ==: compare x.ndim, x.shape[0] or x.dtype, or apply an operator such as op.equal(x, y)",
@@ -147,6 +148,7 @@ def test_only_attributes_are_compared(use: str, term: str) -> None:
         ("tensors('')", "holes are named in one string, such as 'x y', not ''"),
         ("tensors(['x', 'y'])", "holes are named in one string, such as 'x y', not ['x', 'y']"),
         ("constants(3)", "holes are named in one string"),
+        ("tensors('x y x')", "'x y x' names a hole twice"),
         ("tensor('x y')", "the name of a hole is a word, such as 'x', not 'x y'"),
         ("tensor('')", "the name of a hole is a word"),
         ("constant(3)", "the name of a hole is a word, such as 'x', not 3"),
