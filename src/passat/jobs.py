@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any as AnyValue
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from passat.ir.passat_error import PassatError
 
@@ -107,6 +107,30 @@ def _elsewhere(job: Job[ResultT_co]) -> ResultT_co | Exception:
     return found
 
 
+class _Sent(Generic[ResultT_co]):
+    """A job for another process, which loads it when it runs it: a process that cannot load a job would end without its error."""
+
+    def __init__(self, job: Job[ResultT_co]) -> None:
+        self.name = job.name
+        self._job: Job[ResultT_co] | bytes = job
+
+    def __getstate__(self) -> dict[str, AnyValue]:
+        return {"name": self.name, "_job": pickle.dumps(self._job)}
+
+    def __call__(self) -> ResultT_co:
+        """Runs the job. Raises LostError if it cannot be loaded."""
+        if not isinstance(self._job, bytes):
+            return self._job()
+        try:
+            job: Job[ResultT_co] = pickle.loads(self._job)
+        except Exception as error:  # of a user's class
+            raise LostError(
+                f"{self.name}: another process cannot load the arguments: {type(error).__name__}: {error}; classes and functions must belong "
+                'to a module that it can import, or in a script be defined before `if __name__ == "__main__":`'
+            ) from error
+        return job()
+
+
 class _SentError(PassatError, RuntimeError):
     """An error of a class that cannot be sent to another process. The message is the same."""
 
@@ -182,6 +206,7 @@ def _ignoring_interrupts() -> Iterator[None]:
 def _in_processes(processes: int, jobs: Mapping[int, Job[ResultT_co]]) -> Iterator[tuple[int, ResultT_co | Exception]]:
     """The outcomes of jobs in processes of this machine. A process that ends also ends the others: the jobs that were running run again,
     each in a separate process, and the rest as before."""
+    jobs = {number: _Sent(job) for number, job in jobs.items()}
     spawn, rest, lost = multiprocessing.get_context("spawn"), jobs, list[int]()
     while rest:
         before, unstarted = len(lost), dict[int, Job[ResultT_co]]()

@@ -105,7 +105,7 @@ def profile(
     before: ModelLike,
     after: ModelLike,
     *,
-    sizes: Mapping[str, int] | None = None,
+    dims: Mapping[str, int] | None = None,
     inputs: Mapping[str, AnyValue] | str | os.PathLike[str] | None = None,
     seed: int = 0,
     threads: int = 1,
@@ -117,7 +117,7 @@ def profile(
     """Measures two models with the same inputs, such as a model before and after optimization.
 
     Each is any model that `optimize` accepts; `folders` contain the external data of ModelProtos. They run on `inputs` (arrays by name, or
-    a file of `numpy.savez`), or on random ones, where named dimensions have the `sizes` given, or the largest of 64, 32, 16, 8 and 4 that
+    a file of `numpy.savez`), or on random ones, where named dimensions have the sizes in `dims`, or the largest of 64, 32, 16, 8 and 4 that
     the models accept. Measuring takes about `seconds`, and as long again for the operators of large models; `threads` is for ONNX Runtime;
     `progress` is called with each step that begins.
 
@@ -126,13 +126,13 @@ def profile(
     """
     if not (math.isfinite(seconds) and seconds > 0) or threads < 1:
         raise ArgumentError("seconds must be positive, and threads at least 1")
-    if empty := [name for name, size in (sizes or {}).items() if size == 0]:
+    if empty := [name for name, size in (dims or {}).items() if size == 0]:
         raise ArgumentError(f"the dimension {empty[0]} has size 0, so there is nothing to measure; give it at least 1")
     how, tell = comparing(seed, inputs), telling(progress)
     tell("reading the models")
     sources = (open_source(before, folders[0]), open_source(after, folders[1]))
     with custom_operators(tuple(custom_ops)):
-        feed, named = _feed(sources, how, dict(sizes or {}))
+        feed, named = _feed(sources, how, dict(dims or {}))
         times = _times(sources, feed, threads, seconds, tell)
         typical, ratio = median(times[0]), _ratio(times[2], times[0])
         operators = []

@@ -156,6 +156,24 @@ def test_a_process_that_ends_takes_no_other_model_along() -> None:
     assert str(found[1].error) == "b.onnx: its process has ended; there may not be enough memory"
 
 
+class NotLoadable:
+    """A cost model that no other process can load, like one that a script defines inside `if __name__ == "__main__":`."""
+
+    def call(self, *_: AnyValue) -> float:
+        return 1.0
+
+    def __reduce__(self) -> tuple[type[int], tuple[str]]:
+        return int, ("one",)
+
+
+def test_arguments_that_another_process_cannot_load_are_named() -> None:
+    found = passat.optimize_many(["a.onnx", "b.onnx"], jobs=2, verify=False, cost=NotLoadable())
+    assert [str(one.error).partition(";")[0] for one in found] == [
+        f"{name}: another process cannot load the arguments: ValueError: invalid literal for int() with base 10: 'one'"
+        for name in ("a.onnx", "b.onnx")
+    ]
+
+
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [

@@ -105,7 +105,7 @@ def test_models_of_the_same_name_are_distinguished() -> None:
 
 def test_measured_times() -> None:
     before = parsed("a = Neg(x) b = Exp(a) c = Sin(b) y = Cos(c)")
-    found = passat.profile(before, parsed("y = Neg(x)"), sizes={"n": 300}, seconds=BRIEFLY)
+    found = passat.profile(before, parsed("y = Neg(x)"), dims={"n": 300}, seconds=BRIEFLY)
     assert (found.nodes_before, found.nodes_after, found.sizes) == (4, 1, {"n": 300})
     assert found.rounds >= 63
     assert found.ratio.low <= found.ratio.median <= found.ratio.high

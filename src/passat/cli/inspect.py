@@ -83,7 +83,7 @@ def profile(
         from passat.optimizer import optimize
         from passat.profiling import profile as profile_models
 
-        sizes = parse_sizes(dim or ())
+        dims = parse_sizes(dim or ())
         other: AnyValue = result
         with contextlib.redirect_stdout(sys.stderr), said.progress(enabled=not as_json) as progress:
             if result is None:
@@ -102,7 +102,7 @@ def profile(
                 fail("options of the passes do not apply if a RESULT is given", USAGE)
             found = profile_models(
                 *(model, other),
-                sizes=sizes,
+                dims=dims,
                 inputs=inputs,
                 seed=seed,
                 threads=threads,
