@@ -108,7 +108,8 @@ class _Render:
 def _render(instrument: "PassTimingInstrument | None") -> str:
     profile = None if instrument is None else instrument._profile
     if instrument is None or profile is None or not profile.runs:
-        warnings.warn("no passes have been profiled, did you enable pass profiling?", stacklevel=2)
+        said = "no passes have been profiled, did you enable pass profiling? Leaving the context clears what render() prints"
+        warnings.warn(f"{said}; render_times(instrument.timings) prints it then", stacklevel=2)
         return ""
     if profile.open:
         raise RuntimeError("cannot print pass profile while still in a pass!")

@@ -69,7 +69,7 @@ def run(job: Job, given: Given) -> Made:
     plan = pipeline.plan(job.context)
     steps = list(plan.walk())
     passes = [step.pass_ for step in steps]
-    report.warnings += [*idle_passes(job.files, steps), *disabled_in_vain(plan, job.context)]
+    report.warnings += [*plan.unknown, *idle_passes(job.files, steps), *disabled_in_vain(plan, job.context)]
     report.pipeline = text_of(pipeline)
     check_pick(job.context, steps)
     check_disabled(job.context, passes)

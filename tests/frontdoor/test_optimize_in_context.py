@@ -114,6 +114,15 @@ def test_disabled_and_required_passes() -> None:
         assert "EliminateCommonSubexpr" in [one.name for one in passat.optimize(model()).report.passes]
 
 
+def test_unknown_passes_of_the_context_are_warnings() -> None:
+    with PassContext(3, disabled_pass=["SimplifyExp"], required_pass=["FoldConstnt"]):
+        warnings = passat.optimize(model(), verify=False).report.warnings
+    assert warnings == [
+        "disabled_pass names 'SimplifyExp', which is neither a pass of this pipeline nor registered; did you mean SimplifyExpr?",
+        "required_pass names 'FoldConstnt', which is neither a pass of this pipeline nor registered; did you mean FoldConstant?",
+    ]
+
+
 def test_instruments_from_around_run_and_are_entered_once() -> None:
     watch, own = Watch(), Watch()
     with PassContext(3, instruments=[watch]):
