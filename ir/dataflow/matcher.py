@@ -34,9 +34,11 @@ from passat.ir.types import TensorType, Type
 
 
 class Dataflow:
-    """The expressions of a program with their users and the dominator tree."""
+    """The expressions of a program with their users and the dominator tree. Raises TypeError for a module."""
 
     def __init__(self, root: Expr) -> None:
+        if not isinstance(root, Expr):
+            raise TypeError(f"dataflow patterns match expressions, such as the function mod['main'], not {type(root).__name__}")
         self.root = root
         self.order = post_order(root)
         self.readers: dict[int, list[Expr]] = {id(node): [] for node in self.order}

@@ -14,6 +14,8 @@ from passat.ir.traverse import children, with_children
 from passat.ir.traverse import rewrite as rebuild
 
 _ROUNDS: Final = 100
+_GROWTH: Final = 100
+"""How many times the matches of the first round a later round may have, beyond 10,000."""
 
 
 class DFPatternCallback:
@@ -23,8 +25,11 @@ class DFPatternCallback:
     something.
     """
 
+    pattern: DFPattern | None = None
+    require_type = False
+    rewrite_once = False
+
     def __init__(self, require_type: bool = False, rewrite_once: bool = False) -> None:
-        self.pattern: DFPattern | None = None
         self.require_type = require_type
         self.rewrite_once = rewrite_once
 
@@ -43,13 +48,15 @@ class DFPatternCallback:
 def rewrite(callbacks: DFPatternCallback | Iterable[DFPatternCallback], expr: Expr, mod: IRModule | None = None) -> Expr:
     """Applies all callbacks in turn until none changes anything.
 
-    `mod` holds the functions that the expression calls by name. Raises RuntimeError after 100 rounds.
+    `mod` holds the functions that the expression calls by name. Raises RuntimeError after 100 rounds, or where callbacks make ever more
+    matches.
     """
     todo = [callbacks] if isinstance(callbacks, DFPatternCallback) else list(callbacks)
     for callback in todo:
         if not isinstance(callback.pattern, DFPattern):
             raise ValueError(f"{type(callback).__name__} has no pattern; set self.pattern in __init__")
-    for _ in range(_ROUNDS):
+    most: dict[int, int] = {}
+    for number in range(_ROUNDS):
         before = expr
         for callback in list(todo):
             last = expr
@@ -57,7 +64,14 @@ def rewrite(callbacks: DFPatternCallback | Iterable[DFPatternCallback], expr: Ex
                 infer_module(mod)
             if callback.require_type:
                 infer_type(expr)
-            expr = _round(callback, expr)
+            found = groups(callback.pattern, expr) if callback.pattern is not None else {}
+            if len(found) > most.setdefault(id(callback), 10_000 + _GROWTH * len(found)):
+                name = type(callback).__name__
+                raise RuntimeError(
+                    f"rewriting does not end: {name} has {len(found)} matches after {number} rounds, since its callback makes what its "
+                    f"pattern matches; with rewrite_once=True it runs once"
+                )
+            expr = _round(callback, found, expr)
             if callback.rewrite_once and not _same(last, expr):
                 todo.remove(callback)
         if _same(before, expr):
@@ -69,9 +83,7 @@ def _same(a: Expr, b: Expr) -> bool:
     return a is b or structural_equal(a, b, map_free_vars=True)
 
 
-def _round(callback: DFPatternCallback, expr: Expr) -> Expr:
-    assert callback.pattern is not None
-    found = groups(callback.pattern, expr)
+def _round(callback: DFPatternCallback, found: Mapping[int, Group], expr: Expr) -> Expr:
     if not found:
         return expr
 

@@ -178,7 +178,9 @@ class Checker:
         self._classes: dict[int, tuple[int, Expr]] = {}
         for name, text in data["rules"].items():
             if name not in rules:
-                raise CertificateError(f"unknown rule {name}; if it is your own, give its rule file to the checker, too (--rules FILE.py, or rules=)")
+                raise CertificateError(
+                    f"unknown rule {name}; if it is your own, give its rule file to the checker, too (--rules FILE.py, or rules=)"
+                )
             if rules[name].claim != text:
                 raise CertificateError(f"the rule {name} differs: here it is {rules[name].claim}; the certificate has {text}")
 

@@ -125,6 +125,8 @@ _HOMES = {
 
 _TVM_NAMES = {"context": "device"} | dict.fromkeys(("cuda", "gpu", "opencl", "vulkan", "metal", "rocm"), "cpu")
 """Names of TVM, and what is nearest here: Passat computes on the CPU."""
+_UNSUPPORTED = frozenset(("auto_scheduler", "autotvm", "meta_schedule", "micro", "relax", "script", "topi"))
+"""Modules of TVM that have no counterpart."""
 
 
 def __getattr__(name: str) -> AnyValue:
@@ -135,6 +137,8 @@ def __getattr__(name: str) -> AnyValue:
     if home is None:
         from passat.ir.similar_names import did_you_mean, suggestion
 
+        if name in _UNSUPPORTED:
+            raise AttributeError(f"passat has no attribute {name!r}: docs/coming-from/tvm.md lists what is not supported")
         hint = suggestion([_TVM_NAMES[name]]) if name in _TVM_NAMES else "" if name.startswith("__") else did_you_mean(name, __all__)
         raise AttributeError(f"passat has no attribute {name!r}{hint}")
     value = globals()[name] = getattr(importlib.import_module(home), name)

@@ -179,7 +179,9 @@ def _reason(error: BaseException) -> str:
 
 def _beside(error: BaseException, folder: str, file: str) -> str:
     """The innermost line of another file of the folder, which the rule file imports, if the error comes from it."""
-    frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename == file or os.path.dirname(each.filename) == folder]
+    frames = [
+        each for each in traceback.extract_tb(error.__traceback__) if each.filename == file or os.path.dirname(each.filename) == folder
+    ]
     inner = frames[-1] if frames else None
     return "" if inner is None or inner.filename == file else f"{os.path.basename(inner.filename)}, line {inner.lineno}: "
 

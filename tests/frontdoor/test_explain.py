@@ -312,7 +312,9 @@ def test_rules_of_ones_own_have_to_be_there(done: Path) -> None:
     command = [sys.executable, "-m", "passat", "explain", "--check", "proof.json"]  # a process in which no pass has these rules
     alone = subprocess.run(command, check=False, capture_output=True, text=True)
     assert alone.returncode == 1
-    assert "unknown rule Mine.squared; if it is your own, give its rule file to the checker, too (--rules FILE.py, or rules=)" in alone.stderr
+    assert (
+        "unknown rule Mine.squared; if it is your own, give its rule file to the checker, too (--rules FILE.py, or rules=)" in alone.stderr
+    )
     Path("mine.py").write_text(MINE.replace("op.exp(x + y)", "op.exp(x - y)"))
     assert "the rule Mine.squared differs" in run("explain", "--check", "proof.json", "--rules", "mine.py", code=1)
 

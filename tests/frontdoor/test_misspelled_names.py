@@ -31,6 +31,8 @@ x, w, m = relay.var("x", shape=(1, 3, 8, 8)), relay.var("w", shape=(4, 3, 3, 3))
         (passat, "IRModul", "passat has no attribute 'IRModul'; did you mean IRModule?"),
         (relay, "qqqqqq", "relay has no 'qqqqqq'"),
         (relay, "frontend", "relay has no 'frontend'; did you mean passat.ir.onnx?"),
+        (relay, "quantize", "relay has no 'quantize', which calibrates: docs/coming-from/tvm.md lists what is not supported"),
+        (passat, "topi", "passat has no attribute 'topi': docs/coming-from/tvm.md lists what is not supported"),
         (passat, "cuda", "passat has no attribute 'cuda'; did you mean cpu?"),
         (passat.target, "cuda", "target has no 'cuda'; Passat computes on the CPU: use Target('llvm')"),
     ],

@@ -21,6 +21,8 @@ def missing_name(module: str, names: Iterable[str]) -> Callable[[str], object]:
     def reject(name: str) -> object:
         if name.startswith("__"):  # what Python asks modules for
             raise AttributeError(f"{module} has no {name!r}")
+        if (module, name) == ("relay", "quantize"):
+            raise AttributeError("relay has no 'quantize', which calibrates: docs/coming-from/tvm.md lists what is not supported")
         if name in _TVM_NAMES:
             raise AttributeError(f"{module} has no {name!r}{suggestion([_TVM_NAMES[name]])}")
         elsewhere = list(_elsewhere(module))

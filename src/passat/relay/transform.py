@@ -364,7 +364,7 @@ if not TYPE_CHECKING:  # hidden from type checkers, which would accept any missp
     def __getattr__(name: str) -> Callable[..., Pass]:
         names = {} if name.startswith("_") else _registered()
         if name not in names:
-            known = sorted({*names, *__all__})
-            hint = did_you_mean(name, known) or f"; it has: {', '.join(known)}"
+            where = "; `passat passes` lists all passes, docs/tvm-differences.md those of TVM that do not exist"
+            hint = did_you_mean(name, sorted({*names, *__all__})) or where
             raise AttributeError(f"relay.transform has no pass {name!r}{hint}")
         return _creating(names[name])

@@ -1,6 +1,7 @@
 """Rewriting the matches of dataflow patterns."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,6 +64,28 @@ def test_callbacks_need_a_pattern() -> None:
     blank.pattern = wildcard()
     with pytest.raises(NotImplementedError, match="must override callback"):
         blank.rewrite(X)
+
+
+class MoreRelus(DFPatternCallback):
+    """A callback that makes what its pattern matches, and, as in many scripts, does not call the initializer of its base."""
+
+    def __init__(self) -> None:
+        self.pattern = is_op("nn.relu")(wildcard())
+
+    def callback(self, pre: Expr, post: Expr, node_map: Mapping[DFPattern, Sequence[Expr]]) -> Expr:
+        return relay.nn.relu(post)
+
+
+def test_a_callback_that_makes_ever_more_matches_is_stopped() -> None:
+    with pytest.raises(RuntimeError, match="rewriting does not end: MoreRelus has 16384 matches after 14 rounds"):
+        rewrite(MoreRelus(), relay.nn.relu(X))
+
+
+def test_modules_are_not_expressions() -> None:
+    module: Any = relay.IRModule.from_expr(relay.nn.relu(X))
+    for attempt in (lambda: rewrite(AddZero(), module), lambda: AddZero().pattern.match(module), lambda: partition(wildcard(), module)):
+        with pytest.raises(TypeError, match=r"match expressions, such as the function mod\['main'\], not IRModule"):
+            attempt()
 
 
 def test_a_partition_is_a_call_of_a_function() -> None:
