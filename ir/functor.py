@@ -108,67 +108,67 @@ class ExprFunctor(Generic[T]):
         result: T = getattr(self, method)(expr)
         return result
 
-    def visit_type(self, type_: Type) -> Type:
+    def visit_type(self, type_: Type, /) -> Type:
         """Visits a type in an expression: an annotation, a declared result, or a type argument."""
         return type_
 
-    def visit_function(self, function: Function) -> T:
+    def visit_function(self, function: Function, /) -> T:
         """A function."""
         raise NotImplementedError
 
-    def visit_let(self, let: Let) -> T:
+    def visit_let(self, let: Let, /) -> T:
         """A let."""
         raise NotImplementedError
 
-    def visit_call(self, call: Call) -> T:
+    def visit_call(self, call: Call, /) -> T:
         """A call."""
         raise NotImplementedError
 
-    def visit_var(self, var: Var) -> T:
+    def visit_var(self, var: Var, /) -> T:
         """A local variable, both at its binding and at its uses."""
         raise NotImplementedError
 
-    def visit_global_var(self, var: GlobalVar) -> T:
+    def visit_global_var(self, var: GlobalVar, /) -> T:
         """The name of a function in the module."""
         raise NotImplementedError
 
-    def visit_if(self, choice: If) -> T:
+    def visit_if(self, choice: If, /) -> T:
         """An if."""
         raise NotImplementedError
 
-    def visit_tuple(self, tuple_: Tuple) -> T:
+    def visit_tuple(self, tuple_: Tuple, /) -> T:
         """A tuple."""
         raise NotImplementedError
 
-    def visit_tuple_getitem(self, item: TupleGetItem) -> T:
+    def visit_tuple_getitem(self, item: TupleGetItem, /) -> T:
         """A field of a tuple."""
         raise NotImplementedError
 
-    def visit_constant(self, constant: Constant) -> T:
+    def visit_constant(self, constant: Constant, /) -> T:
         """A constant."""
         raise NotImplementedError
 
-    def visit_op(self, op: Op) -> T:
+    def visit_op(self, op: Op, /) -> T:
         """An operator."""
         raise NotImplementedError
 
-    def visit_ref_create(self, ref: RefCreate) -> T:
+    def visit_ref_create(self, ref: RefCreate, /) -> T:
         """The creation of a reference."""
         raise NotImplementedError
 
-    def visit_ref_read(self, read: RefRead) -> T:
+    def visit_ref_read(self, read: RefRead, /) -> T:
         """A read of a reference."""
         raise NotImplementedError
 
-    def visit_ref_write(self, write: RefWrite) -> T:
+    def visit_ref_write(self, write: RefWrite, /) -> T:
         """A write to a reference."""
         raise NotImplementedError
 
-    def visit_constructor(self, constructor: Constructor) -> T:
+    def visit_constructor(self, constructor: Constructor, /) -> T:
         """A constructor."""
         raise NotImplementedError
 
-    def visit_match(self, match: Match) -> T:
+    def visit_match(self, match: Match, /) -> T:
         """A match."""
         raise NotImplementedError
 
@@ -180,58 +180,58 @@ class ExprVisitor(ExprFunctor[None]):
         for part in parts:
             self.visit(part)
 
-    def visit_function(self, function: Function) -> None:
+    def visit_function(self, function: Function, /) -> None:
         """Visits parameters and body."""
         self._visit_all((*function.params, function.body))
 
-    def visit_let(self, let: Let) -> None:
+    def visit_let(self, let: Let, /) -> None:
         """Visits value, variable and body."""
         self._visit_all((let.value, let.var, let.body))
 
-    def visit_call(self, call: Call) -> None:
+    def visit_call(self, call: Call, /) -> None:
         """Visits arguments and callee."""
         self._visit_all((*call.args, call.op))
 
-    def visit_var(self, var: Var) -> None:
+    def visit_var(self, var: Var, /) -> None:
         """Has no parts."""
 
-    def visit_global_var(self, var: GlobalVar) -> None:
+    def visit_global_var(self, var: GlobalVar, /) -> None:
         """Has no parts."""
 
-    def visit_if(self, choice: If) -> None:
+    def visit_if(self, choice: If, /) -> None:
         """Visits condition and branches."""
         self._visit_all((choice.cond, choice.true_branch, choice.false_branch))
 
-    def visit_tuple(self, tuple_: Tuple) -> None:
+    def visit_tuple(self, tuple_: Tuple, /) -> None:
         """Visits the fields."""
         self._visit_all(tuple_.fields)
 
-    def visit_tuple_getitem(self, item: TupleGetItem) -> None:
+    def visit_tuple_getitem(self, item: TupleGetItem, /) -> None:
         """Visits the tuple."""
         self.visit(item.tuple_value)
 
-    def visit_constant(self, constant: Constant) -> None:
+    def visit_constant(self, constant: Constant, /) -> None:
         """Has no parts."""
 
-    def visit_op(self, op: Op) -> None:
+    def visit_op(self, op: Op, /) -> None:
         """Has no parts."""
 
-    def visit_ref_create(self, ref: RefCreate) -> None:
+    def visit_ref_create(self, ref: RefCreate, /) -> None:
         """Visits the value."""
         self.visit(ref.value)
 
-    def visit_ref_read(self, read: RefRead) -> None:
+    def visit_ref_read(self, read: RefRead, /) -> None:
         """Visits the reference."""
         self.visit(read.ref)
 
-    def visit_ref_write(self, write: RefWrite) -> None:
+    def visit_ref_write(self, write: RefWrite, /) -> None:
         """Visits reference and value."""
         self._visit_all((write.ref, write.value))
 
-    def visit_constructor(self, constructor: Constructor) -> None:
+    def visit_constructor(self, constructor: Constructor, /) -> None:
         """Has no parts."""
 
-    def visit_match(self, match: Match) -> None:
+    def visit_match(self, match: Match, /) -> None:
         """Visits the data, then the variables and the body of each arm."""
         self.visit(match.data)
         for clause in match.clauses:
@@ -241,7 +241,7 @@ class ExprVisitor(ExprFunctor[None]):
 class ExprMutator(ExprFunctor[Expr]):
     """Rebuilds an expression from its visited parts. Returns the same object if no part changed."""
 
-    def visit_function(self, function: Function) -> Expr:
+    def visit_function(self, function: Function, /) -> Expr:
         """Rebuilds a function from its visited parameters, body and declared result."""
         params = [self._variable(param) for param in function.params]
         body = self.visit(function.body)
@@ -250,11 +250,11 @@ class ExprMutator(ExprFunctor[Expr]):
             return with_children(function, (*params, body))
         return Function(params, body, result, function.type_params, function.attrs, function.span)
 
-    def visit_let(self, let: Let) -> Expr:
+    def visit_let(self, let: Let, /) -> Expr:
         """Rebuilds a let from its visited parts."""
         return with_children(let, (self._variable(let.var), self.visit(let.value), self.visit(let.body)))
 
-    def visit_call(self, call: Call) -> Expr:
+    def visit_call(self, call: Call, /) -> Expr:
         """Rebuilds a call from its visited callee, arguments and type arguments."""
         args = [self.visit(arg) for arg in call.args]
         callee = self.visit(call.op)
@@ -263,52 +263,52 @@ class ExprMutator(ExprFunctor[Expr]):
             return call
         return Call(callee, args, call.attrs, types, call.span)
 
-    def visit_var(self, var: Var) -> Expr:
+    def visit_var(self, var: Var, /) -> Expr:
         """Returns the variable, or a new one if `visit_type` changes its annotation."""
         annotation = var.type_annotation and self.visit_type(var.type_annotation)
         return var if annotation is var.type_annotation else Var(var.name_hint, annotation, var.span)
 
-    def visit_global_var(self, var: GlobalVar) -> Expr:
+    def visit_global_var(self, var: GlobalVar, /) -> Expr:
         """Returns the variable."""
         return var
 
-    def visit_if(self, choice: If) -> Expr:
+    def visit_if(self, choice: If, /) -> Expr:
         """Rebuilds an if from its visited parts."""
         return self._rebuild(choice)
 
-    def visit_tuple(self, tuple_: Tuple) -> Expr:
+    def visit_tuple(self, tuple_: Tuple, /) -> Expr:
         """Rebuilds a tuple from its visited fields."""
         return self._rebuild(tuple_)
 
-    def visit_tuple_getitem(self, item: TupleGetItem) -> Expr:
+    def visit_tuple_getitem(self, item: TupleGetItem, /) -> Expr:
         """Rebuilds a projection from its visited tuple."""
         return self._rebuild(item)
 
-    def visit_constant(self, constant: Constant) -> Expr:
+    def visit_constant(self, constant: Constant, /) -> Expr:
         """Returns the constant."""
         return constant
 
-    def visit_op(self, op: Op) -> Expr:
+    def visit_op(self, op: Op, /) -> Expr:
         """Returns the operator."""
         return op
 
-    def visit_ref_create(self, ref: RefCreate) -> Expr:
+    def visit_ref_create(self, ref: RefCreate, /) -> Expr:
         """Rebuilds the creation of a reference from its visited value."""
         return self._rebuild(ref)
 
-    def visit_ref_read(self, read: RefRead) -> Expr:
+    def visit_ref_read(self, read: RefRead, /) -> Expr:
         """Rebuilds a read from its visited reference."""
         return self._rebuild(read)
 
-    def visit_ref_write(self, write: RefWrite) -> Expr:
+    def visit_ref_write(self, write: RefWrite, /) -> Expr:
         """Rebuilds a write from its visited reference and value."""
         return self._rebuild(write)
 
-    def visit_constructor(self, constructor: Constructor) -> Expr:
+    def visit_constructor(self, constructor: Constructor, /) -> Expr:
         """Returns the constructor."""
         return constructor
 
-    def visit_match(self, match: Match) -> Expr:
+    def visit_match(self, match: Match, /) -> Expr:
         """Rebuilds a match from its visited data and arms. The variables of an arm are visited before its body."""
         data = self.visit(match.data)
         clauses = [self._clause(clause) for clause in match.clauses]

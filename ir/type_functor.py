@@ -33,43 +33,43 @@ class TypeFunctor(Generic[T]):
                 return cast("Callable[[Type | TypeData], T]", getattr(self, method))(typ)
         raise TypeError(f"{type(typ).__name__} is not a kind of type that can be visited")
 
-    def visit_type_var(self, var: TypeVar) -> T:
+    def visit_type_var(self, var: TypeVar, /) -> T:
         """A type parameter."""
         raise NotImplementedError
 
-    def visit_incomplete_type(self, typ: IncompleteType) -> T:
+    def visit_incomplete_type(self, typ: IncompleteType, /) -> T:
         """An unknown type."""
         raise NotImplementedError
 
-    def visit_tensor_type(self, typ: TensorType) -> T:
+    def visit_tensor_type(self, typ: TensorType, /) -> T:
         """The type of a tensor."""
         raise NotImplementedError
 
-    def visit_func_type(self, typ: FuncType) -> T:
+    def visit_func_type(self, typ: FuncType, /) -> T:
         """The type of a function."""
         raise NotImplementedError
 
-    def visit_tuple_type(self, typ: TupleType) -> T:
+    def visit_tuple_type(self, typ: TupleType, /) -> T:
         """The type of a tuple."""
         raise NotImplementedError
 
-    def visit_ref_type(self, typ: RefType) -> T:
+    def visit_ref_type(self, typ: RefType, /) -> T:
         """The type of a reference."""
         raise NotImplementedError
 
-    def visit_global_type_var(self, var: GlobalTypeVar) -> T:
+    def visit_global_type_var(self, var: GlobalTypeVar, /) -> T:
         """The name of an algebraic data type."""
         raise NotImplementedError
 
-    def visit_type_call(self, typ: TypeCall) -> T:
+    def visit_type_call(self, typ: TypeCall, /) -> T:
         """A type constructor applied to types."""
         raise NotImplementedError
 
-    def visit_type_relation(self, rel: TypeRelation) -> T:
+    def visit_type_relation(self, rel: TypeRelation, /) -> T:
         """A constraint on types."""
         raise NotImplementedError
 
-    def visit_type_data(self, data: TypeData) -> T:
+    def visit_type_data(self, data: TypeData, /) -> T:
         """The definition of an algebraic data type."""
         raise NotImplementedError
 
@@ -81,39 +81,39 @@ class TypeVisitor(TypeFunctor[None]):
         for typ in types:
             self.visit(typ)
 
-    def visit_type_var(self, var: TypeVar) -> None:
+    def visit_type_var(self, var: TypeVar, /) -> None:
         """Has no parts."""
 
-    def visit_incomplete_type(self, typ: IncompleteType) -> None:
+    def visit_incomplete_type(self, typ: IncompleteType, /) -> None:
         """Has no parts."""
 
-    def visit_tensor_type(self, typ: TensorType) -> None:
+    def visit_tensor_type(self, typ: TensorType, /) -> None:
         """Has no parts."""
 
-    def visit_func_type(self, typ: FuncType) -> None:
+    def visit_func_type(self, typ: FuncType, /) -> None:
         """Visits the argument types, the result type, the type parameters and the constraints."""
         self._visit_all((*typ.arg_types, typ.ret_type, *typ.type_params, *typ.type_constraints))
 
-    def visit_tuple_type(self, typ: TupleType) -> None:
+    def visit_tuple_type(self, typ: TupleType, /) -> None:
         """Visits the fields."""
         self._visit_all(typ.fields)
 
-    def visit_ref_type(self, typ: RefType) -> None:
+    def visit_ref_type(self, typ: RefType, /) -> None:
         """Visits the type of the value."""
         self.visit(typ.value)
 
-    def visit_global_type_var(self, var: GlobalTypeVar) -> None:
+    def visit_global_type_var(self, var: GlobalTypeVar, /) -> None:
         """Has no parts."""
 
-    def visit_type_call(self, typ: TypeCall) -> None:
+    def visit_type_call(self, typ: TypeCall, /) -> None:
         """Visits the constructor and its arguments."""
         self._visit_all((typ.func, *typ.args))
 
-    def visit_type_relation(self, rel: TypeRelation) -> None:
+    def visit_type_relation(self, rel: TypeRelation, /) -> None:
         """Visits the arguments."""
         self._visit_all(rel.args)
 
-    def visit_type_data(self, data: TypeData) -> None:
+    def visit_type_data(self, data: TypeData, /) -> None:
         """Visits the name, the type parameters, and the types of the constructors' fields."""
         self._visit_all((data.header, *data.type_vars, *(part for made in data.constructors for part in made.inputs)))
 
@@ -121,19 +121,19 @@ class TypeVisitor(TypeFunctor[None]):
 class TypeMutator(TypeFunctor[AnyValue]):
     """Rebuilds a type from its visited parts. Definitions of types are returned unchanged."""
 
-    def visit_type_var(self, var: TypeVar) -> Type:
+    def visit_type_var(self, var: TypeVar, /) -> Type:
         """Returns the type parameter."""
         return var
 
-    def visit_incomplete_type(self, typ: IncompleteType) -> Type:
+    def visit_incomplete_type(self, typ: IncompleteType, /) -> Type:
         """Returns the type."""
         return typ
 
-    def visit_tensor_type(self, typ: TensorType) -> Type:
+    def visit_tensor_type(self, typ: TensorType, /) -> Type:
         """Returns the type."""
         return typ
 
-    def visit_func_type(self, typ: FuncType) -> Type:
+    def visit_func_type(self, typ: FuncType, /) -> Type:
         """Rebuilds a function type. Raises TypeError if a type parameter becomes a different kind of type."""
         params = []
         for param in map(self.visit, typ.type_params):
@@ -142,27 +142,27 @@ class TypeMutator(TypeFunctor[AnyValue]):
             params.append(param)
         return FuncType(map(self.visit, typ.arg_types), self.visit(typ.ret_type), params, map(self.visit, typ.type_constraints))
 
-    def visit_tuple_type(self, typ: TupleType) -> Type:
+    def visit_tuple_type(self, typ: TupleType, /) -> Type:
         """Rebuilds a tuple type from its visited fields."""
         return TupleType(map(self.visit, typ.fields))
 
-    def visit_ref_type(self, typ: RefType) -> Type:
+    def visit_ref_type(self, typ: RefType, /) -> Type:
         """Rebuilds a reference type from the visited type."""
         return RefType(self.visit(typ.value))
 
-    def visit_global_type_var(self, var: GlobalTypeVar) -> Type:
+    def visit_global_type_var(self, var: GlobalTypeVar, /) -> Type:
         """Returns the name."""
         return var
 
-    def visit_type_call(self, typ: TypeCall) -> Type:
+    def visit_type_call(self, typ: TypeCall, /) -> Type:
         """Rebuilds an applied type from the visited constructor and arguments."""
         return TypeCall(self.visit(typ.func), map(self.visit, typ.args))
 
-    def visit_type_relation(self, rel: TypeRelation) -> Type:
+    def visit_type_relation(self, rel: TypeRelation, /) -> Type:
         """Rebuilds a constraint from the visited arguments."""
         return TypeRelation(rel.func, map(self.visit, rel.args), rel.num_inputs, rel.attrs)
 
-    def visit_type_data(self, data: TypeData) -> TypeData:
+    def visit_type_data(self, data: TypeData, /) -> TypeData:
         """Returns the definition."""
         return data
 

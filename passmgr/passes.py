@@ -40,10 +40,15 @@ class Pass:
                 if name in known:
                     object.__setattr__(self, name, convert_option(type(self).__name__, known[name], value))
 
-    @cached_property  # derived classes may set it, in the class or in __init__
-    def info(self) -> "PassInfo":
-        """The metadata of the pass, set by derived classes."""
-        raise NotImplementedError(f"{type(self).__name__} has no info; set `info = PassInfo(...)` in the class")
+    if TYPE_CHECKING:
+        info: PassInfo
+        """The metadata of the pass, set by derived classes, in the class or in `__init__`."""
+    else:  # type checkers take a property for one that a class attribute must not replace
+
+        @cached_property
+        def info(self) -> "PassInfo":
+            """The metadata of the pass, set by derived classes."""
+            raise NotImplementedError(f"{type(self).__name__} has no info; set `info = PassInfo(...)` in the class")
 
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Executes the pass without instruments."""

@@ -125,8 +125,8 @@ class _Sent(Generic[ResultT_co]):
             job: Job[ResultT_co] = pickle.loads(self._job)
         except Exception as error:  # of a user's class
             raise LostError(
-                f"{self.name}: another process cannot load the arguments: {type(error).__name__}: {error}; classes and functions must belong "
-                'to a module that it can import, or in a script be defined before `if __name__ == "__main__":`'
+                f"{self.name}: another process cannot load the arguments: {type(error).__name__}: {error}; classes and functions must "
+                'belong to a module that it can import, or in a script be defined before `if __name__ == "__main__":`'
             ) from error
         return job()
 

@@ -8,8 +8,7 @@ from passat.relay.names import missing_name
 from passat.relay.nn_functions import *  # noqa: F403
 from passat.relay.nn_windows import *  # noqa: F403
 
-__all__: list[str] = []
-__all__ += derived_nn.__all__
+__all__ = list(derived_nn.__all__)
 __all__ += nn_functions.__all__
 __all__ += nn_windows.__all__
 
