@@ -1,5 +1,7 @@
 """Visitors and mutators: Relay's interface, each node once, the same object if nothing changed, and no recursion along dataflow."""
 
+import inspect
+
 import pytest
 from hypothesis import given, settings
 
@@ -30,6 +32,7 @@ from passat.ir.expr import (
 from passat.ir.functor import ExprFunctor, ExprMutator, ExprVisitor
 from passat.ir.op import Op, get_op
 from passat.ir.traverse import children, post_order
+from passat.ir.type_functor import TypeFunctor, TypeMutator, TypeVisitor
 from passat.ir.types import GlobalTypeVar, TensorType, Type
 from tests.share import share
 from tests.strategies import programs
@@ -54,6 +57,16 @@ EACH: list[tuple[Expr, str]] = [
     (some, "constructor"),
     (Match(x, [Clause(PatternConstructor(some, [PatternTuple([PatternVar(p)])]), p)]), "match"),
 ]
+
+
+@pytest.mark.parametrize("base", [ExprFunctor, ExprVisitor, ExprMutator, TypeFunctor, TypeVisitor, TypeMutator])
+def test_methods_may_name_their_parameter(base: type) -> None:
+    """Type checkers require that an override keeps the names of parameters, except of positional ones."""
+    methods = [method for name, method in inspect.getmembers(base, inspect.isfunction) if name.startswith("visit_")]
+    assert methods
+    for method in methods:
+        _, parameter, *_ = inspect.signature(method).parameters.values()
+        assert parameter.kind is parameter.POSITIONAL_ONLY, method
 
 
 @pytest.mark.parametrize(("expr", "kind"), EACH)
