@@ -4,6 +4,7 @@ The input program, the smallest node of each e-class, is always a candidate. The
 above 0 is requested.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -89,6 +90,7 @@ def _best(
         start.improve(greedy, groups)
         same = all(start.choice[cls] == node for cls, node in greedy.items() if start.uses[cls])
         other = None if same else Solution.of_choice(space, greedy, classes)
+        trees = start.total if same else math.inf if other is None else other.total
         if other is not None and other.total < start.total * LESS:
             other.improve(greedy, groups)
             best = other
@@ -99,6 +101,8 @@ def _best(
                 best = wider
         if best.share(greedy):
             best.improve(greedy, groups)
+        if best.total < trees * LESS:
+            best.improve_shared(groups)
         places = best.alternatives(greedy)
     if exact_seconds > 0 and space.alternatives:
         from passat.rules.extraction.exact import solve_exactly

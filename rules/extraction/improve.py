@@ -70,9 +70,10 @@ def cheapest_trees(space: Space) -> dict[int, int]:
     return choice
 
 
-def trees_from_leaves(space: Space) -> dict[int, int]:
+def trees_from_leaves(space: Space, uses: Sequence[int] | None = None) -> dict[int, int]:
     """The cheapest node of each e-class that has a finite tree, without a default. Settles e-classes in order of cost, as in Knuth's
-    generalization of Dijkstra's algorithm (1977). Costs must not be negative."""
+    generalization of Dijkstra's algorithm (1977). Costs must not be negative. With the use counts of a solution, each use of an e-class
+    bears an equal share of its cost."""
     classes, children, costs = space.classes, space.children, space.costs
     total: dict[int, float] = {}
     choice: dict[int, int] = {}
@@ -92,7 +93,7 @@ def trees_from_leaves(space: Space) -> dict[int, int]:
         cls = classes[node]
         if cls in total:
             continue
-        total[cls] = tree
+        total[cls] = tree / max(uses[cls], 1) if uses else tree
         choice[cls] = node
         for user in users[cls]:
             missing[user] -= 1
@@ -256,6 +257,15 @@ class Solution:
                     for node in nodes:
                         if uses[cls] and node != choice[cls]:
                             self._try(cls, node, preferred, tie=ties and preferred.get(cls) == node)
+            if not self.total < before * LESS:
+                return
+
+    def improve_shared(self, groups: Sequence[Sequence[tuple[int, int]]]) -> None:
+        """Improves with the cheapest trees of shared costs as preferred nodes, until a fixpoint. Where values have many uses, such as the
+        sums of residual blocks, the cheapest trees by themselves compute each value anew for each use."""
+        for _ in range(SWEEPS):
+            before = self.total
+            self.improve(trees_from_leaves(self.space, self.uses), groups)
             if not self.total < before * LESS:
                 return
 

@@ -151,6 +151,19 @@ def test_alternatives_that_share_a_new_part_are_taken_together() -> None:
     assert classes.chosen(NodeCount()) == ["add", "add", "cos", "multiply", "tan"]
 
 
+def test_a_new_part_is_computed_from_what_is_there_anyway() -> None:
+    """cos(y) costs 8. tan costs 1, and its operand is sin(y) for 12, or erf(s) for 4 and all of s = exp(x) as a tree. But two other values
+    need s: one of them has no alternative, and the other has one that is cheaper as a tree."""
+    shared, own = ops.exp(x), ops.cos(y)
+    first, second = ops.tanh(shared), ops.abs(shared)
+    classes = Classes(tup(first, second, own))
+    part, other = classes.add("sin", classes.node(y)), classes.add("erf", classes.node(shared))
+    classes.union(part, other)
+    classes.union(classes.node(own), classes.add("tan", part))
+    classes.union(classes.node(second), classes.add("sqrt", classes.add("log", classes.node(y))))
+    assert classes.chosen(Prices(exp=10, cos=8, sin=12, erf=4, log=5)) == ["abs", "erf", "exp", "tan", "tanh"]
+
+
 def test_a_class_that_contains_its_own_user_gives_no_cycle() -> None:
     """x * 1 is x, so the e-class of x has a node that needs x."""
     whole = x * splat(1.0)
