@@ -129,16 +129,19 @@ def axis_before(axis: int | None, axes: Sequence[int] | None, x: Term) -> int:
 softmax = operator("softmax", "nn.softmax", "nn.log_softmax")
 _SUMS: Final = "sums in another order"
 _BEFORE, _BEHIND = axis_before(q, p, x), axis_behind(q, p, x)
+joined = tensors_of("joined", least=1, most=3)
+"""The other parts of a concatenation. `Concatenations` merges nested ones to four parts and more, and none of two are left to match."""
 
 
 class Commute(RuleSet):
     """Sinks a view below a unary elementwise operator, or below a binary one if both operands have it or the other operand is constant, and
-    a transpose below an operator along one axis."""
+    a transpose below an operator along one axis. Hoists a transpose above a padding, whose operand is smaller."""
 
     unary = _passage(f(_VIEW, attrs=b) >> _viewed(f(x, attrs=b)))
     softmax = (softmax(_TURNED, axis=q) >> op.transpose(softmax(x, axis=_BEFORE), axes=p)).inexact(_SUMS).exploring()
     bias = (op.nn.bias_add(_TURNED, y, axis=q) >> op.transpose(op.nn.bias_add(x, y, axis=_BEFORE), axes=p)).exploring()
-    concat = op.concatenate((_TURNED, op.transpose(y, axes=p)), axis=q) >> op.transpose(op.concatenate((x, y), axis=_BEFORE), axes=p)
+    pad = _passage(op.transpose(op.nn.pad(x, attrs=a, pad_width=q), axes=p) >> op.nn.pad(_TURNED, attrs=a, pad_width=permuted(q, p, x)))
+    concat = op.concatenate((_TURNED, *map(_turned, joined)), axis=q) >> op.transpose(op.concatenate((x, *joined), axis=_BEFORE), axes=p)
     binary = _views(arithmetic)
     view_and_number = _view_and_number(unscaled)
     transpose_and_constant = _transpose_and_constant(arithmetic)

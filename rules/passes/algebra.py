@@ -52,9 +52,7 @@ EXCHANGES: Final = (Exchanges, Reassociate)
 def linear_algebra() -> RulePass:
     """Merges chained linear maps, factors common subexpressions out of sums, reductions and concatenations, simplifies masks and attention,
     and moves views and scales to positions where they cost nothing."""
-    phases = (
-        phase(*FOLDING, *TIDY, *ALGEBRA, rounds=8, rule_matches=200),
-    )  # a single phase, which ends without egglog if there is little to do
+    phases = (phase(*FOLDING, *TIDY, *ALGEBRA, rule_matches=200),)  # a single phase, which ends without egglog if there is little to do
     return RulePass(phases, name="LinearAlgebra", opt_level=3, merge=True, after=["FoldScaleAxis"])
 
 

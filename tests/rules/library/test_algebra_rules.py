@@ -33,6 +33,11 @@ def turn(of: Expr) -> Expr:
     return made
 
 
+def padded(of: Expr) -> Expr:
+    made: Expr = ops.nn.pad(of, pad_width=((1, 2), (0, 3)))
+    return made
+
+
 def negated(name: str, a: Expr, b: Expr) -> Expr:
     made: Expr = ops.logical_not(getattr(ops, name)(a, b))
     return made
@@ -140,6 +145,7 @@ CASES: dict[str, Case] = {
     "Commute.softmax[nn.softmax]": case(ops.nn.softmax(turn(x)), ops.nn.softmax(x), ""),
     "Commute.softmax[nn.log_softmax]": case(ops.nn.log_softmax(turn(x)), ops.nn.softmax(turn(x)), ""),
     "Commute.bias": case(ops.nn.bias_add(turn(x), numbers((3,)), axis=0), ops.nn.bias_add(x, numbers((3,)), axis=1), ""),
+    "Commute.pad": case(turn(padded(x)), turn(ops.exp(x)), ""),
     "Commute.concat": case(
         ops.concatenate(tup(turn(x), turn(y)), axis=1),
         ops.concatenate(tup(turn(x), ops.exp(turn(y))), axis=1),
