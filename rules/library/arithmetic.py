@@ -128,6 +128,7 @@ def constants_in_range(given: Op | str, x: Term, y: Term) -> bool | str:
 
 
 sums = cases("terms", "add_add", "add_subtract", "subtract_add", "subtract_subtract")
+scaled = cases("scaled", "multiply", "divide")
 products = cases("factors", "multiply_multiply", "multiply_divide", "divide_multiply", "divide_divide")
 
 
@@ -136,6 +137,13 @@ def is_not_affine(x: Term) -> bool | str:
     """The tensor is neither a product nor a sum with a constant, which other rules combine with the constants that follow. In a chain of
     both, each of them would otherwise be combined with each before it."""
     return _has_no_constant_in(x, "multiply", "add")
+
+
+@guard
+def is_no_shifted_quotient(x: Term) -> bool | str:
+    """The tensor is neither a quotient by a constant nor a sum with one, which other rules combine with the constants that follow. In a
+    chain of both, each of them would otherwise be combined with each before it."""
+    return _has_no_constant_in(x, "divide", "add")
 
 
 @guard
@@ -179,9 +187,10 @@ class Constants(RuleSet):
         )
         .inexact("reassociates a product")
     )
-    multiply_affine = (
-        ((x * e + c) * d >> x * (e * d) + c * d)
-        .when(is_float(x), is_finite(d), meet_in_range("multiply", e, d), meet_in_range("multiply", c, d))
+    affine = (
+        (scaled(multiply=(x * e + c) * d, divide=(x / e + c) / d) >> scaled(multiply=x * (e * d) + c * d, divide=x / (e * d) + c / d))
+        .when(is_float(x), is_finite(d), meet_in_range("multiply", e, d))
+        .when(*scaled.only("multiply", meet_in_range("multiply", c, d)), *scaled.only("divide", meet_in_range("divide", c, d)))
         .inexact("distributes")
     )
     switch_add_multiply = (

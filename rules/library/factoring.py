@@ -25,7 +25,7 @@ from passat.rules.guards import (
     shape_of,
 )
 from passat.rules.holes import cases, operator
-from passat.rules.library.arithmetic import TIES, constants_in_range, is_no_zero, is_not_constant, meet_in_range
+from passat.rules.library.arithmetic import TIES, constants_in_range, is_no_shifted_quotient, is_no_zero, is_not_constant, meet_in_range
 from passat.rules.library.products import is_scalar, no_axes
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
 from passat.rules.rule import RESOLVED, RuleSet
@@ -159,7 +159,7 @@ class Factoring(RuleSet):
     )
     divided_shift = (
         ((x + c) / d >> x / d + c / d)
-        .when(is_float(x), is_finite(c), is_finite(d), meet_in_range("divide", c, d), keeps_type(x, x + c))
+        .when(is_float(x), is_finite(c), is_finite(d), is_no_shifted_quotient(x), meet_in_range("divide", c, d), keeps_type(x, x + c))
         .inexact("distributes")
         .exploring()
         .budget(200)

@@ -174,5 +174,5 @@ def fold_scale_axis(always: bool = False) -> RulePass | Sequential:
     if always:
         members = [backward_fold_scale_axis(always=True), forward_fold_scale_axis(always=True), fold_constant()]
         return Sequential(members, opt_level=3, name="FoldScaleAxis")
-    phases = (phase(*_BACKWARD), phase(*_FORWARD))
+    phases = (phase(*_BACKWARD), phase(*_FORWARD, rule_matches=1000))
     return RulePass(phases, name="FoldScaleAxis", opt_level=3, after=["EliminateCommonSubexpr"])

@@ -356,3 +356,16 @@ def test_a_constant_that_layers_on_matrices_read_is_reshaped_when_optimized() ->
     result, _ = optimize(model)
     assert operators(result) == {"Reshape": 2, "Gemm": 3, "Relu": 3, "Add": 2, "Softmax": 1}
     assert operators(optimize(result)[0]) == operators(result)
+
+
+@pytest.mark.parametrize("shift", ["Add", "Sub"])
+def test_a_chain_of_shifted_quotients_becomes_one(shift: str) -> None:
+    """Each quotient was combined with each before it, which took seconds, and a second run merged two that were left."""
+    links = 20
+    lines = [f"s{i} = {shift}(q{i}, c{i})  q{i + 1} = Div(s{i}, d{i})" for i in range(links)]
+    model = parse(f"g (float[2, 8] q0) => (float[2, 8] q{links}) {{ {' '.join(lines)} }}")
+    for i in range(links):
+        constants = {f"c{i}": floats(8, seed=i), f"d{i}": np.abs(floats(8, seed=links + i)) + 0.5}
+        model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in constants.items())
+    result, _ = optimize(model)
+    assert len(result.graph.node) == 2

@@ -146,7 +146,8 @@ CASES |= {
     "Powers.reciprocal_of_inverse_root": case(ops.reciprocal(ops.rsqrt(base)), ops.reciprocal(ops.exp(base)), ""),
     "Powers.divide_inverse_root": case(y / ops.rsqrt(base), ops.rsqrt(base) / y, ""),
     "Constants.negated": case(x - c, count - splat(1, (3,), "int32"), "the elements are int32"),
-    "Constants.multiply_affine": case((x * d + c) * d, (x * huge + c) * huge, "multiply of the constants leaves the range"),
+    "Constants.affine[multiply]": case((x * d + c) * d, (x * huge + c) * huge, "multiply of the constants leaves the range"),
+    "Constants.affine[divide]": case((x / d + c) / d, (x / huge + c) / huge, "multiply of the constants leaves the range"),
     "Constants.switch_add_multiply": case((x + c) * d, (x + huge) * d, "multiply of the constants leaves the range"),
     **binomial_cases(),
 }

@@ -23,6 +23,7 @@ TWICE = {
     ("ConstantFolding.call", "ConstantFolding.exact"): LIBERTIES,
     ("ConstantFolding.call", "QuantizedFolding.call"): GUARDS,
     ("ConstantFolding.exact", "QuantizedFolding.call"): GUARDS,
+    ("Commute.pad", "MoveTransposes.hoist_windows"): GUARDS,
     ("Constants.switch_add_multiply", "Products.through_sum"): GUARDS,
     ("ConvolutionChains.meet", "ConvolutionChains.meet_larger"): GUARDS,
     ("Exchanges.matmul_associates", "MatmulAlgebra.regroup"): GUARDS,
