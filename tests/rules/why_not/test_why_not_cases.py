@@ -551,7 +551,7 @@ CASES: dict[str, Case] = {
         config={"rules.opset": 17},
     ),
     "operators that the model does not have": Case(
-        "Commute.concat",
+        "Commute.concat[1]",
         at("Concat", ops.concatenate(tup(permuted("One", (0, 2, 1)), permuted("Two", (0, 2, 1))), axis=0)),
         lambda: convert_layout({"nn.conv2d": ["NHWC", "default"]}),
         "ConvertLayout does not run: there is no call of nn.conv2d: nothing was changed",
