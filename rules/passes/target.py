@@ -25,7 +25,7 @@ from passat.rules import library
 from passat.rules.library.arithmetic import Arithmetic, Constants
 from passat.rules.library.attention import Attention
 from passat.rules.library.data_movement import Copies
-from passat.rules.library.folding import ConstantFolding
+from passat.rules.library.folding import ConstantFolding, DynamicToStatic
 from passat.rules.library.lowering import ContribForms, Decompositions, TargetForms
 from passat.rules.library.lowering import FastMath as FastMathRules
 from passat.rules.library.masks import Masks
@@ -99,6 +99,8 @@ def check_domains(mod: IRModule, ctx: PassContext, passes: Iterable[Pass]) -> No
 
 _PREFIX: Final = "relay._transform."
 _IDENTITY: Final = get_op("onnx.Identity")
+_FOLDING: Final = RulePass((ConstantFolding, DynamicToStatic), name="DynamicToStatic", opt_level=2)
+"""The pass of this name."""
 RAISING: Final = (Powers, RaiseOps, Views)
 """Rules that raise decomposed operators."""
 _MERGED: Final = (Transposes, Views, DynamicViews, Copies, Arithmetic)
@@ -141,7 +143,7 @@ def contrib_operators() -> TargetPass:
 class ReadOpaque(FunctionPass):
     """Replaces opaque calls of ONNX operators by calls of Passat's own operators, once the operands that this requires are known, and each
     ONNX `If` whose condition is known by the branch that it takes. What is known of the values that branches and loop bodies capture is
-    known in them, too.
+    known in them, too. Where DynamicToStatic is part of the level, folds what the new calls make known, and reads again.
 
     A walk, not rules: the importer of ONNX makes the calls, and the types after an opaque call are unknown until it is replaced.
     """
@@ -150,13 +152,31 @@ class ReadOpaque(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Imports the opaque calls of one function again. Skips modules that were not read from ONNX."""
-        return read_opaque(func) if "onnx" in mod.attrs else func
+        if "onnx" not in mod.attrs:
+            return func
+        made = read_opaque(func)
+        folds = _FOLDING.info.opt_level <= ctx.opt_level and _FOLDING.info.name not in ctx.disabled_pass
+        while folds and made is not func and _has_opaque(made):  # such as a Resize whose sizes follow from those of another one
+            func = _folded(made, mod, ctx)
+            made = read_opaque(func)
+        return made
+
+
+def _folded(function: Function, mod: IRModule, ctx: PassContext) -> Function:
+    """The function with constants folded. This is part of a walk, so that traces do not record it as a pass of its own."""
+    inner = ctx.with_instruments()
+    inner.config.pop("rules.trace", None)
+    return _FOLDING.transform_function(function, mod, inner)
+
+
+def _has_opaque(function: Function) -> bool:
+    return any(isinstance(node, Call) and isinstance(node.op, OpaqueOp) for node in post_order(function))
 
 
 def read_opaque(function: Function) -> Function:
     """The function with calls of Passat's own operators for equivalent opaque ones, and branches for an `If` on a known condition; itself
     if there are none."""
-    if not any(isinstance(node, Call) and isinstance(node.op, OpaqueOp) for node in post_order(function)):
+    if not _has_opaque(function):
         return function
     try:
         body = _read_opaque(function.body, {})

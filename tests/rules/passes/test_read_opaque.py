@@ -4,12 +4,14 @@ import onnx
 import pytest
 from onnx import parser
 
+from passat.certificates import check_certificate
 from passat.ir.expr import Call
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx
 from passat.ir.op import get_op
 from passat.ir.traverse import post_order
 from passat.optimizer import optimize
+from passat.passmgr import PassContext
 from passat.report import histogram
 from passat.rules.passes.target import ReadOpaque
 from tests.rules.passes.golden import program, run
@@ -208,3 +210,35 @@ def test_an_if_with_custom_operators_stays(taken: int) -> None:
     module = from_onnx(parser.parse_model(text))
     assert "onnx.If" in operators(run(ReadOpaque(), module)["main"])
     assert optimize(parser.parse_model(text), allow_unverified=True).report.verification is None
+
+
+RESIZED_TWICE = """(float[1, 2, 4, 6] x) => (float[a, b, h, w] y) <float[2] scale = {2.0, 3.0}, float half = {0.5}> {
+    double_scale = Mul(scale, scale)  sizes = Cast<to=7>(double_scale)  head = Shape<start=0, end=2>(x)  all = Concat<axis=0>(head, sizes)
+    r = Resize<mode="linear">(x, , , all)  s = Relu(r)
+    of_r = Shape<start=2>(s)  floats = Cast<to=1>(of_r)  halves = Mul(floats, half)  up = Ceil(halves)  whole = Cast<to=7>(up)
+    again = Concat<axis=0>(head, whole)  t = Resize<mode="linear">(s, , , again)  u = Relu(t)
+    of_u = Shape<start=2>(u)  u_floats = Cast<to=1>(of_u)  u_halves = Mul(u_floats, half)  u_whole = Cast<to=7>(u_halves)
+    last = Concat<axis=0>(head, u_whole)  y = Resize<mode="linear">(u, , , last)
+}"""
+"""The sizes of each Resize are computed from those of the one before it in floating point, which shape arithmetic does not follow."""
+
+
+@pytest.mark.parametrize("level", [2, 3])
+def test_nodes_whose_operands_follow_from_each_other(level: int) -> None:
+    result = optimize(parser.parse_model(HEADER + RESIZED_TWICE), verify=True, opt_level=level)
+    assert histogram(result.model) == {"Relu": 2, "Resize": 3}
+    assert optimize(result.model, opt_level=level).model == result.model
+
+
+def test_a_certificate_holds_if_the_pass_is_trusted() -> None:
+    model = parser.parse_model(HEADER + RESIZED_TWICE)
+    result = optimize(model, certificate=True)
+    verdict = check_certificate(result.certificate, before=model, after=result.model, trust=["ReadOpaque"])
+    assert {gap.pass_name for gap in verdict.trusted} == {"ReadOpaque"}
+
+
+def test_nothing_is_folded_without_the_pass_that_does() -> None:
+    model = parser.parse_model(HEADER + RESIZED_TWICE)
+    assert "Shape" in histogram(optimize(model, opt_level=1).model)
+    with PassContext(opt_level=3, disabled_pass=["DynamicToStatic"]):
+        assert "Shape" in histogram(optimize(model).model)
