@@ -1,7 +1,8 @@
 """Finds values of unknown type and the nodes that stay opaque because of them, since rules only match typed operands."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
 
 from passat.ir.expr import Call, Expr, Function, TupleGetItem, Var
 from passat.ir.module import IRModule
@@ -10,13 +11,18 @@ from passat.ir.onnx_mapping import READERS
 from passat.ir.traverse import post_order
 from passat.ir.types import IncompleteType, TupleType
 
+INLINES: Final = "onnx.inliner.inline_local_functions"
+"""What puts the nodes of the functions of a model in place of their calls."""
+
 
 class Untyped(NamedTuple):
-    """A value of unknown type: its name, its producer, and the calls that are opaque because of it."""
+    """A value of unknown type: its name, its producer, the calls that are opaque because of it, and whether the producer is a function of
+    the model."""
 
     name: str
     maker: Expr
     calls: tuple[Call, ...]
+    of_function: bool = False
 
     @property
     def sentence(self) -> str:
@@ -30,7 +36,9 @@ class Untyped(NamedTuple):
         if not isinstance(self.maker, Call):
             return f"the type of {self.name!r}, which is an input, is unknown: declare its element type and shape"
         out = "declare it in value_info"
-        if is_custom(self.maker):
+        if self.of_function:
+            out += f", or inline the function ({INLINES})"
+        elif is_custom(self.maker):
             out += ", or the operator in a rule file (docs/custom-operators.md)"
         return f"the type of {self.name!r}, which {title(self.maker)} produces, is unknown: {out}"
 
@@ -59,11 +67,39 @@ def untyped_values(module: IRModule) -> list[Untyped]:
             while roots.get(root, root) is not root:
                 root = roots[root]  # an outer value that a subgraph captures, which may come later in the order
             found.setdefault(root, []).append(call)
-    return [
-        Untyped(_name(root), root.tuple_value if isinstance(root, TupleGetItem) else root, tuple(calls))
-        for root, calls in found.items()
-        if calls
-    ]
+    functions = functions_of(module)
+    made: list[Untyped] = []
+    for root, calls in found.items():
+        maker = root.tuple_value if isinstance(root, TupleGetItem) else root
+        if calls:
+            made.append(Untyped(_name(root), maker, tuple(calls), is_function_call(maker, functions)))
+    return made
+
+
+def functions_of(module: IRModule) -> frozenset[tuple[str, str]]:
+    """The domain and name of each function of a module's ONNX model."""
+    frame = module.attrs.get("onnx")
+    return frozenset((each.domain, each.name) for each in frame.model.functions) if frame is not None else frozenset()
+
+
+def is_function_call(node: Expr, functions: Collection[tuple[str, str]]) -> bool:
+    """Whether a node calls one of some functions of the model."""
+    return isinstance(node, Call) and isinstance(node.op, OpaqueOp) and (node.op.domain, node.op.op_type) in functions
+
+
+def function_calls(module: IRModule) -> str:
+    """A sentence about the calls of functions of the model, which rules do not match inside; "" if there are none."""
+    functions = functions_of(module)
+    found: Counter[str] = Counter()
+    for function in module.functions.values() if functions else ():
+        for node in post_order(function):
+            if isinstance(node, Call) and isinstance(node.op, OpaqueOp) and is_function_call(node, functions):
+                found[f"{node.op.domain}.{node.op.op_type}"] += 1
+    if not found:
+        return ""
+    count = found.total()
+    calls = "1 node calls a function" if count == 1 else f"{count} nodes call functions"
+    return f"{calls} of the model ({', '.join(found)}), which rules do not match inside: {INLINES} inlines functions"
 
 
 def title(call: Call) -> str:

@@ -18,7 +18,7 @@ from typing import Any as AnyValue
 from passat.feeds import open_inputs
 from passat.ir.expr import Call
 from passat.ir.onnx.opaque import OpaqueOp
-from passat.ir.onnx.untyped import has_form, is_custom, untyped_values
+from passat.ir.onnx.untyped import INLINES, functions_of, has_form, is_custom, is_function_call, untyped_values
 from passat.ir.traverse import post_order
 from passat.ir.types import IncompleteType, TupleType
 from passat.report import Shown, histogram, node_count, warnings_of
@@ -69,7 +69,7 @@ def fused_operators(model: ModelSource, folder: str | None = None) -> Counter[st
 
 UNKNOWN_OPERATOR = "neither ONNX nor Passat knows the operator: declare it in a rule file (docs/custom-operators.md)"
 KERNEL = "it is a native kernel of the library beside the model"
-FUNCTION = "it is a function of the model, which rules do not match inside: onnx.inliner.inline_local_functions inlines it"
+FUNCTION = f"it is a function of the model, which rules do not match inside: {INLINES} inlines it"
 NO_FORM = "Passat does not model the operator: ONNX Runtime computes it unchanged"
 NARROWER = "Passat does not model the operator with these operands or attributes: ONNX Runtime computes the node unchanged"
 
@@ -164,7 +164,7 @@ def inspect(
         model_bytes=model_bytes(proto),
         estimated_seconds=program_cost(module["main"], Roofline()),
         unknown=_unknown(module),
-        opaque=_opaque(module, {(each.domain, each.name) for each in proto.functions}),
+        opaque=_opaque(module),
         warnings=warnings_of(module),
     )
     try:
@@ -215,15 +215,15 @@ def _unknown(module: "IRModule") -> int:
     return sum(is_unknown(call._checked_type) for call in calls)
 
 
-def _opaque(module: "IRModule", functions: set[tuple[str, str]]) -> list[Opaque]:
-    """The nodes that are opaque, by operator and reason, the most frequent first. `functions` are the model's own, by domain and name."""
+def _opaque(module: "IRModule") -> list[Opaque]:
+    """The nodes that are opaque, by operator and reason, the most frequent first."""
+    functions = functions_of(module)
     untyped = {call: value.reason for value in untyped_values(module) for call in value.calls}
     found: dict[tuple[str, str], list[str]] = {}
     for function in module.functions.values():
         for node in post_order(function):
             if isinstance(node, Call) and isinstance(node.op, OpaqueOp):
-                called = (node.op.domain, node.op.op_type) in functions
-                reason = FUNCTION if called else untyped.get(node) or _reason(node)
+                reason = FUNCTION if is_function_call(node, functions) else untyped.get(node) or _reason(node)
                 found.setdefault((f"{node.op.domain}.{node.op.op_type}".removeprefix("."), reason), []).append(_name(node))
     counted = Counter({key: len(names) for key, names in found.items()})
     return [Opaque(operator, reason, tuple(found[operator, reason])) for (operator, reason), _ in counted.most_common()]

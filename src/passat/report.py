@@ -11,7 +11,7 @@ from typing import Any as AnyValue
 
 from passat.ir.diagnostics import SENTENCES
 from passat.ir.onnx.opaque import operator_name
-from passat.ir.onnx.untyped import untyped_values
+from passat.ir.onnx.untyped import function_calls, untyped_values
 from passat.ir.passat_error import PassatError
 from passat.passmgr import PassTime, Statistics
 from passat.rules.engine.limits import INTERRUPTED
@@ -229,8 +229,8 @@ def warnings_of(module: "IRModule") -> list[str]:
 
 
 def opaque_warnings(module: "IRModule") -> list[str]:
-    """The nodes of a module that rules cannot match because types are unknown."""
-    return _first([value.sentence for value in untyped_values(module)])
+    """The nodes of a module that rules cannot match because they call functions of the model, or because types are unknown."""
+    return _first([*filter(None, [function_calls(module)]), *(value.sentence for value in untyped_values(module))])
 
 
 def _first(sentences: list[str]) -> list[str]:

@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import onnx
 import pytest
-from onnx import ModelProto, TensorProto, helper
+from onnx import ModelProto, TensorProto, helper, parser
+from onnx.inliner import inline_local_functions
 
 from passat.ir.onnx import from_onnx
-from passat.ir.onnx.untyped import untyped_values
+from passat.ir.onnx.untyped import function_calls, untyped_values
 from passat.ir.onnx_mapping import READERS
 
 CUSTOM = ', "com.mine": 1'
@@ -81,3 +82,24 @@ def test_every_operator_that_passat_reads_is_counted() -> None:
         if [len(value.calls) for value in untyped_values(from_onnx(model, lenient=True))] != [1]:
             missing.append(op_type)
     assert not missing
+
+
+FUNCTIONS = """<ir_version: 8, opset_import: ["": 18, "com.mine": 1, "com.other": 1]> g (float[2] x) => (float[2] y) {
+    a = com.mine.Twice(x)  b = Relu(a)  c = com.mine.Twice(b)  y = com.mine.Half(c)
+}
+<domain: "com.mine", opset_import: ["": 18, "com.other": 1]> Twice (p) => (q) { r = com.other.Unknown(p)  q = Add(r, r) }
+<domain: "com.mine", opset_import: ["": 18]> Half (p) => (q) { two = Constant<value_float = 2.0>()  q = Div(p, two) }"""
+
+
+def test_calls_of_functions_of_the_model() -> None:
+    module = from_onnx(parser.parse_model(FUNCTIONS))
+    out = "onnx.inliner.inline_local_functions"
+    assert function_calls(module) == (
+        f"3 nodes call functions of the model (com.mine.Twice, com.mine.Half), which rules do not match inside: {out} inlines functions"
+    )
+    (value,) = untyped_values(module)
+    assert value.sentence == (
+        "1 node left opaque because the type of 'a', which a com.mine.Twice node produces, is unknown: "
+        f"declare it in value_info, or inline the function ({out})"
+    )
+    assert not function_calls(from_onnx(inline_local_functions(parser.parse_model(FUNCTIONS))))
