@@ -160,10 +160,13 @@ def _is_known(type_: Type) -> bool:
 
 
 def _launches(op: Op, result: Type) -> int:
-    """Number of launches of a call: 0 for a bias that is fused into its product (see `price_apart`), and one per output for split, which
-    copies each output separately. This cost offsets what merging several small products saves."""
+    """Number of launches of a call: 0 for a bias that is fused into its product (see `price_apart`), two for not_equal, which ONNX has no
+    operator for, and one per output for split, which copies each output separately. This cost offsets what merging several small products
+    saves."""
     if op.name == "nn.bias_add":
         return 0
+    if op.name == "not_equal":
+        return 2
     return len(result.fields) if op.name == "split" and isinstance(result, TupleType) else 1
 
 

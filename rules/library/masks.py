@@ -51,6 +51,7 @@ _CHOICE = op.where(x, c, d)
 f = operator("f", "add", "subtract", "multiply", "divide")
 equal = cases("equal", "equal", "not_equal")
 order = cases("order", "less", "less_equal", "greater", "greater_equal")
+negated = cases("negated", "mask", "equality")
 
 
 @guard
@@ -218,7 +219,11 @@ class Masks(RuleSet):
         .when(has_dtype(x, "bool"), has_dtype(y, "bool"), t == u)
         .exploring()
     )
-    not_negated = (op.where(op.logical_not(x), y, z) >> op.where(x, z, y)).inexact(CHOSEN_ZERO)
+    # ONNX has no operator for `not_equal`, which is written as two nodes.
+    not_negated = (
+        op.where(negated(mask=op.logical_not(x), equality=op.not_equal(x, v)), y, z)
+        >> op.where(negated(mask=x, equality=op.equal(x, v)), z, y)
+    ).inexact(CHOSEN_ZERO)
     first_again = (op.where(x, op.where(x, y, z), v) >> op.where(x, y, v)).when(same_type(y, op.where(x, y, z))).inexact(CHOSEN_ZERO)
     second_again = (op.where(x, v, op.where(x, y, z)) >> op.where(x, v, z)).when(same_type(z, op.where(x, y, z)))
     of_choice = (f(_CHOICE, e) >> op.where(x, f(c, e), f(d, e))).when(same_type(_CHOICE, f(_CHOICE, e)), is_float(c)).inexact(CHOSEN_ZERO)

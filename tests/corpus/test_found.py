@@ -369,3 +369,18 @@ def test_a_chain_of_shifted_quotients_becomes_one(shift: str) -> None:
         model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in constants.items())
     result, _ = optimize(model)
     assert len(result.graph.node) == 2
+
+
+@pytest.mark.parametrize("operands", ["x, low", "low, x"])
+def test_a_choice_by_inequality_swaps_its_operands(operands: str) -> None:
+    """An Equal and a Not stayed, since `not_equal` cost as much as `equal`."""
+    model = parse(
+        f"""g (float[n, 4] x) => (float[n, 4] y) <float one = {{1}}, float low = {{-100}}> {{
+            e = Equal(x, one)
+            d = Not(e)
+            c = Cast<to = 9>(d)
+            y = Where(c, {operands})
+        }}"""
+    )
+    result, _ = optimize(model, {"x": floats(2, 4)})
+    assert operators(result) == {"Equal": 1, "Where": 1}

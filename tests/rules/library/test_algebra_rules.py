@@ -54,7 +54,8 @@ CASES: dict[str, Case] = {
     "Masks.scaled": case(number(mask) * c, number(integers[0]) * c, "int64, not bool"),
     "Masks.inverted": case(inverted, splat(2.0) - number(mask), "the elements of the constant are 2.0, not 1"),
     "Masks.product": case(number(mask) * number(other_mask), number(mask) * number(integers[0]), "int64, not bool"),
-    "Masks.not_negated": case(ops.where(ops.logical_not(mask), x, y), ops.where(mask, x, y), ""),
+    "Masks.not_negated[mask]": case(ops.where(ops.logical_not(mask), x, y), ops.where(mask, x, y), ""),
+    "Masks.not_negated[equality]": case(ops.where(ops.not_equal(x, y), x, z), ops.where(ops.equal(x, y), x, z), ""),
     "Masks.first_again": case(
         ops.where(mask, ops.where(mask, x, y), z), ops.where(mask, ops.where(mask, splat(1.0), y), z), "the types differ"
     ),
