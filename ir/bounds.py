@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from passat.ir.shape import ANY, Any, Dim, Extreme, Quotient, SymDim
+from passat.ir.shape import ANY, Any, Dim, Quotient, SymDim, extreme
 
 FAR: Final = 2**31 - 1
 """Indices of at least this value mean the end of a dimension; no dimension is longer."""
@@ -52,7 +52,7 @@ def positive_part(dim: Dim) -> Dim:
         return dim
     if at_least(0, dim):
         return 0
-    return ANY if isinstance(dim, Any) else SymDim.named(Extreme("max", 0, dim))
+    return extreme("max", 0, dim)
 
 
 def smaller(a: Dim, b: Dim) -> Dim:
@@ -68,7 +68,7 @@ def smaller(a: Dim, b: Dim) -> Dim:
         return a
     if at_least(a, b):
         return b
-    return SymDim.named(Extreme("min", a, b))
+    return extreme("min", a, b)
 
 
 def ceiling(dividend: Dim, divisor: int) -> Dim:

@@ -44,7 +44,10 @@ class Any:
 
 ANY: Final = Any()
 MOST_TERMS: Final = 256
-"""Products of sizes with more terms are unknown: `(a + b)*(c + d)*...` grows exponentially with its length."""
+"""Products of sizes with more terms, or with terms of more factors, are unknown: `(a + b)*(c + d)*...` and repeated squares grow
+exponentially with their length."""
+LONGEST_ATOM: Final = 512
+"""Quotients and extremes of others with longer texts are unknown: each holds its operands, so that texts could double from node to node."""
 
 
 @final
@@ -122,6 +125,8 @@ class SymDim:
         for left, a in self.terms:
             for right, b in _terms(other):
                 monomial = tuple(sorted(left + right))
+                if len(monomial) > MOST_TERMS:
+                    return ANY
                 total[monomial] = total.get(monomial, 0) + a * b
             if len(total) > MOST_TERMS:
                 return ANY
@@ -203,12 +208,9 @@ def _normal(terms: Mapping[Monomial, int]) -> "Dim":
     kept = [(monomial, coefficient) for monomial, coefficient in terms.items() if coefficient]
     if not kept:
         return 0
-    for monomial, coefficient in kept:
-        if len(monomial) == 1 and isinstance(monomial[0], Extreme) and monomial[0].which == "max" and len(kept) > 1:
-            whole = _whole(monomial[0], (names[0] for names, other in kept if len(names) == 1 and other == coefficient))
-            if whole is not None:
-                rest = {names: other for names, other in kept if names not in (monomial, (whole[0],))}
-                return _normal(rest) + coefficient * whole[1]
+    joined = _joined(kept) if len(kept) > 1 else None
+    if joined is not None:
+        return joined
     return kept[0][1] if len(kept) == 1 and not kept[0][0] else SymDim(kept)
 
 
@@ -248,7 +250,7 @@ def divide(dividend: Dim, divisor: Dim) -> Dim:
             return _normal(quotient)
         if not names and factor > 1:
             return _quotient(dividend, factor)
-    return SymDim.named(Quotient(dividend, divisor))
+    return _bounded(Quotient(dividend, divisor))
 
 
 def _quotient(dividend: SymDim, divisor: int) -> Dim:
@@ -275,7 +277,14 @@ def _quotient(dividend: SymDim, divisor: int) -> Dim:
     inner = next(iter(next(iter(rest)))) if list(rest.values()) == [1] and len(next(iter(rest))) == 1 else None
     if isinstance(inner, Quotient) and isinstance(inner.divisor, int) and inner.divisor > 0:
         return outside + divide(inner.dividend + inner.divisor * constant, inner.divisor * divisor)
-    return outside + SymDim.named(Quotient(_sized(SymDim(rest.items()) + constant), divisor))
+    return outside + _bounded(Quotient(_sized(SymDim(rest.items()) + constant), divisor))
+
+
+def _bounded(atom: "Quotient | Extreme") -> Dim:
+    """The dimension that an atom is, unknown if its text is too long and has other atoms in it."""
+    parts = [part for part in _operands(atom) if isinstance(part, SymDim)] if len(atom) > LONGEST_ATOM else []
+    nested = any(isinstance(inner, (Quotient, Extreme)) for part in parts for monomial, _ in part.terms for inner in monomial)
+    return ANY if nested else SymDim.named(atom)
 
 
 def _sized(dim: Dim) -> int | SymDim:
@@ -284,14 +293,22 @@ def _sized(dim: Dim) -> int | SymDim:
     return dim
 
 
-def _whole(positive_part: Extreme, atoms: Iterable[str]) -> tuple[str, Dim] | None:
-    """The atom `min(a, b)` among some whose sum with the atom `max(0, a - b)` is `a`, and `a`. Two parts of an axis have such sizes."""
-    for atom in atoms:
-        if isinstance(atom, Extreme) and atom.which == "min" and 0 in positive_part.operands:
+def _joined(terms: list[tuple[Monomial, int]]) -> Dim | None:
+    """The sum of some terms if it has `min(a, b)` and `max(0, a - b)`, whose sum is `a`. Two parts of an axis have such sizes."""
+    extremes = [(names[0], coefficient) for names, coefficient in terms if len(names) == 1 and isinstance(names[0], Extreme)]
+    excesses = [(atom, coefficient) for atom, coefficient in extremes if atom.which == "max" and atom.operands[0] == 0]
+    if not excesses:
+        return None
+    wholes: dict[tuple[Dim, int], tuple[str, Dim]] = {}
+    for atom, coefficient in extremes:
+        if atom.which == "min":
             a, b = atom.operands
-            for whole, other in ((a, b), (b, a)):
-                if whole - other in positive_part.operands:
-                    return atom, whole
+            wholes.setdefault((a - b, coefficient), (atom, a))
+            wholes.setdefault((b - a, coefficient), (atom, b))
+    for excess, coefficient in excesses:
+        if (excess.operands[1], coefficient) in wholes:
+            minimum, whole = wholes[excess.operands[1], coefficient]
+            return _normal({names: other for names, other in terms if names not in ((excess,), (minimum,))}) + coefficient * whole
     return None
 
 
@@ -310,7 +327,7 @@ def extreme(which: Literal["min", "max"], a: Dim, b: Dim) -> Dim:
         return ANY
     if isinstance(a, int) and isinstance(b, int):
         return min(a, b) if which == "min" else max(a, b)
-    return SymDim.named(Extreme(which, a, b))
+    return _bounded(Extreme(which, a, b))
 
 
 def names_in(dim: Dim) -> list[str]:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from passat.ir.bounds import positive_part, smaller
 from passat.ir.dim_text import parse_dim
 from passat.ir.shape import (
     ANY,
@@ -177,6 +178,37 @@ def test_sizes_do_not_grow_without_limit() -> None:
     long = " + ".join(f"a{i}" for i in range(20_000))
     assert parse_dim(long) == SymDim.named(long)
     assert parse_dim("9" * 5000) == SymDim.named("9" * 5000)
+
+
+def test_sizes_that_double_from_node_to_node_become_unknown() -> None:
+    """`Concat(x, x[1:])` 20 times, and `Tile(x, Shape(x))` 24 times, took minutes; `x[1:]` 300 times was too deep to be priced."""
+    overlapping: Dim = n
+    shortened: Dim = n
+    squared: Dim = n
+    for _ in range(300):
+        overlapping, shortened, squared = overlapping + positive_part(overlapping - 1), positive_part(shortened - 1), squared * squared
+    assert overlapping is ANY
+    assert shortened is ANY
+    assert squared is ANY
+    assert parse_dim("n" + "//m" * 1000) == SymDim.named("n" + "//m" * 1000)
+    many: Dim = n
+    for i in range(200):
+        many = many + SymDim.named(f"a{i}")
+    assert many // 2 is not ANY
+    assert parse_dim(repr(many // 2)) == many // 2
+
+
+def test_sums_of_many_parts_of_axes_take_no_cubic_time() -> None:
+    """A Concat of 160 such pairs took 14 s."""
+    sizes = [SymDim.named(f"n{i}") for i in range(100)]
+    whole, apart, joined = (0 * n for _ in range(3))
+    for size in sizes:
+        whole, apart = whole + size, apart + smaller(size, 5) + positive_part(size - 4)
+    for part in (*(smaller(size, 5) for size in sizes), *(positive_part(size - 5) for size in sizes)):
+        joined = joined + part
+    assert isinstance(apart, SymDim)
+    assert len(apart.terms) == 200
+    assert joined == whole
 
 
 def test_names_that_begin_like_a_maximum_are_names() -> None:
