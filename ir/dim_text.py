@@ -30,6 +30,18 @@ def parse_dim(text: str) -> Dim:
     return SymDim.named(text) if rest or isinstance(value, Any) else value
 
 
+def declared_dim(text: str) -> int | SymDim:
+    """A size as models declare it, which is not negative: the text of a negative number is a name.
+
+    >>> declared_dim("n - 3"), declared_dim("-3"), declared_dim("3")
+    (n - 3, -3, 3)
+    >>> isinstance(declared_dim("-3"), SymDim)
+    True
+    """
+    dim = parse_dim(text)
+    return SymDim.named(text) if isinstance(dim, Any) or (isinstance(dim, int) and dim < 0) else dim
+
+
 def given_shape(sizes: AnyValue) -> Shape:
     """A shape as users give it: a sequence of integers of any type, names, expressions over names, and `Any()`.
 
@@ -49,7 +61,7 @@ def _given_dim(dim: AnyValue) -> Dim:
     if isinstance(dim, str):
         if not dim:
             raise ValueError("the name of a dimension must not be empty")
-        return parse_dim(dim)
+        dim = parse_dim(dim)
     dim = as_dim(dim)
     if isinstance(dim, (Any, SymDim)):
         return dim

@@ -6,7 +6,7 @@ from typing import Final
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorShapeProto, TypeProto, ValueInfoProto
 
-from passat.ir.dim_text import parse_dim
+from passat.ir.dim_text import declared_dim
 from passat.ir.module import IRModule
 from passat.ir.onnx.declared import settle
 from passat.ir.onnx.exporter import result_fields
@@ -56,7 +56,7 @@ def _inputs(graph: GraphProto) -> Iterator[ValueInfoProto]:
 def _names(value: ValueInfoProto) -> list[str]:
     """The names of dimensions of an input."""
     named = [dim.dim_param for dim in _dims(value.type) if isinstance(dim.dim_param, str) and dim.dim_param not in _UNNAMED]
-    return [name for text in named for name in names_in(parse_dim(text))]
+    return [name for text in named for name in names_in(declared_dim(text))]
 
 
 def check_dims(dims: Iterable[str], known: Sequence[str]) -> None:
@@ -96,7 +96,7 @@ def _name_sizes(value: ValueInfoProto, shape: Sequence[int | None], sizes: dict[
             continue
         if dim.HasField("dim_value") and dim.dim_value >= 0 and dim.dim_value != size:
             raise SpecializeError(f"the input {name!r} has the size {dim.dim_value} at axis {axis}, but {size} is given")
-        if dim.dim_param not in _UNNAMED and names_in(parse_dim(dim.dim_param)) == [dim.dim_param]:
+        if dim.dim_param not in _UNNAMED and names_in(declared_dim(dim.dim_param)) == [dim.dim_param]:
             if sizes.setdefault(dim.dim_param, size) != size:
                 given = f"the input {name!r} is given the size {size} at axis {axis}, which is {dim.dim_param!r}"
                 raise SpecializeError(f"{given}, but {origins[dim.dim_param]}")
@@ -107,7 +107,7 @@ def _check_expressions(inputs: Iterable[ValueInfoProto], sizes: Sizes) -> None:
     """Raises SpecializeError if a size would be negative, such as n - 4 for n = 1."""
     for value in inputs:
         for axis, dim in enumerate(_dims(value.type)):
-            size = replace_names(parse_dim(dim.dim_param), sizes) if isinstance(dim.dim_param, str) and dim.dim_param else 0
+            size = replace_names(declared_dim(dim.dim_param), sizes) if isinstance(dim.dim_param, str) and dim.dim_param else 0
             if isinstance(size, int) and size < 0:
                 raise SpecializeError(
                     f"the input {value.name!r} would have the invalid size {size} at axis {axis}, which is {dim.dim_param}"
@@ -130,8 +130,8 @@ def _set_shape(value: ValueInfoProto, shape: Sequence[int | None]) -> None:
 
 def _fix(dim: TensorShapeProto.Dimension, sizes: Sizes) -> None:
     text = dim.dim_param
-    if isinstance(text, str) and text not in _UNNAMED and any(name in sizes for name in names_in(parse_dim(text))):
-        size = replace_names(parse_dim(text), sizes)
+    if isinstance(text, str) and text not in _UNNAMED and any(name in sizes for name in names_in(declared_dim(text))):
+        size = replace_names(declared_dim(text), sizes)
         if isinstance(size, int):
             dim.dim_value = size
         elif not isinstance(size, Any):

@@ -6,7 +6,7 @@ from typing import Final
 
 from onnx import TensorProto, TypeProto, ValueInfoProto
 
-from passat.ir.dim_text import parse_dim
+from passat.ir.dim_text import declared_dim
 from passat.ir.onnx.errors import require_text
 from passat.ir.onnx_mapping import ELEMENT_TYPES
 from passat.ir.shape import ANY, Any, Dim, Shape
@@ -47,7 +47,7 @@ def dim_of(text: str) -> Dim:
         require_text(text)
         if len(_dims) > 10_000:
             _dims.clear()
-        found = _dims[text] = ANY if text in ("", "?") else parse_dim(text)
+        found = _dims[text] = ANY if text in ("", "?") else declared_dim(text)
     return found
 
 

@@ -5,7 +5,7 @@ import math
 import os
 import re
 import zipfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from passat.ir.diagnostic_text import cut
-from passat.ir.dim_text import parse_dim
+from passat.ir.dim_text import declared_dim
 from passat.ir.passat_error import PassatError
 from passat.ir.shape import SymDim, evaluate_dim, names_in
 from passat.ir.tensor import Array
@@ -138,10 +138,13 @@ def symbols(specs: Sequence[InputSpec]) -> list[str]:
 
 def namings(specs: Sequence[InputSpec]) -> Iterator[tuple[InputSpec, ...]]:
     """The inputs, and if that differs, with unknown dimensions named by their place among those of their input, not by their axis: then the
-    unknown size of a recurrent state of shape [2, ?, 128] is the batch, as the first one of an input of shape [?, ?] is.
+    unknown size of a recurrent state of shape [2, ?, 128] is the batch, as the first one of an input of shape [?, ?] is. Last, with
+    computed sizes as names, since models declare sizes that do not hold, and names such as `seq-len`.
 
     >>> [[spec.shape for spec in each] for each in namings([InputSpec("x", "tensor(float)", (None, 4)), InputSpec("h", "", (2, None))])]
     [[(None, 4), (2, None)], [('?0', 4), (2, '?0')]]
+    >>> [[spec.shape for spec in each] for each in namings([InputSpec("x", "tensor(float)", ("n", "n//2"))])]
+    [[('n', 'n//2')], [('n', '?n//2')]]
     """
     yield tuple(specs)
     unknown = [[axis for axis, dim in enumerate(spec.shape) if not (isinstance(dim, int) or dim)] for spec in specs]
@@ -150,6 +153,27 @@ def namings(specs: Sequence[InputSpec]) -> Iterator[tuple[InputSpec, ...]]:
             replace(spec, shape=tuple(f"?{axes.index(axis)}" if axis in axes else dim for axis, dim in enumerate(spec.shape)))
             for spec, axes in zip(specs, unknown, strict=True)
         )
+    apart = tuple(replace(spec, shape=tuple(f"?{dim}" if _is_computed(dim) else dim for dim in spec.shape)) for spec in specs)
+    if apart != tuple(specs):
+        yield apart
+
+
+def _is_computed(dim: int | str | None) -> bool:
+    """Whether the size of an axis follows from others, such as `n//2`."""
+    return isinstance(dim, str) and dim != "" and names_in(_dim(dim, 0)) not in ([], [dim])
+
+
+def empty_last(specs: Sequence[InputSpec], assignments: Iterable[dict[str, int]]) -> Iterable[dict[str, int]]:
+    """Sizes of names to try, last those for which a computed size is not positive, such as `n//2` for `n = 1`: on empty inputs, any results
+    are equal.
+
+    >>> list(empty_last([InputSpec("x", "tensor(float)", ("n//2",))], [{"n": 1}, {"n": 2}]))
+    [{'n': 2}, {'n': 1}]
+    """
+    computed = [_dim(dim, 0) for dim in dict.fromkeys(dim for spec in specs for dim in spec.shape) if _is_computed(dim)]
+    if not computed:
+        return assignments
+    return sorted(assignments, key=lambda sizes: any(evaluate_dim(dim, sizes) <= 0 for dim in computed))
 
 
 def first_axes(specs: Sequence[InputSpec]) -> frozenset[str]:
@@ -260,9 +284,7 @@ def _array(spec: InputSpec, shape: tuple[int, ...], trial: Trial, random: np.ran
 def _dim(dim: int | str | None, axis: int) -> int | SymDim:
     if isinstance(dim, int):
         return dim
-    value = parse_dim(dim) if dim else SymDim.named(f"?{axis}")
-    assert isinstance(value, (int, SymDim))
-    return value
+    return declared_dim(dim) if dim else SymDim.named(f"?{axis}")
 
 
 def declared_inputs(model: "ModelProto") -> tuple[InputSpec, ...]:
@@ -356,7 +378,7 @@ class GivenInputs:
         if len(shape) != len(spec.shape):
             raise InputsError(f"{self.name}: the input {spec.name!r} has shape {list(shape)}, the model takes {_shape(spec)}")
         for dim, size in zip(spec.shape, shape, strict=True):
-            name = dim if isinstance(dim, str) and dim and names_in(parse_dim(dim)) == [dim] else None
+            name = dim if isinstance(dim, str) and dim and names_in(declared_dim(dim)) == [dim] else None
             if name is not None and sizes.setdefault(name, size) != size:
                 raise InputsError(f"{self.name}: the size {name} is {sizes[name]} in one input, and {size} in {spec.name!r}")
             if isinstance(dim, int) and dim != size:
@@ -364,7 +386,7 @@ class GivenInputs:
 
     def _check_sums(self, spec: InputSpec, sizes: Mapping[str, int]) -> None:
         for dim, size in zip(spec.shape, self._array(spec).shape, strict=False):
-            value = parse_dim(dim) if isinstance(dim, str) and dim else None
+            value = declared_dim(dim) if isinstance(dim, str) and dim else None
             if isinstance(value, SymDim) and sizes.keys() >= set(names_in(value)) and evaluate_dim(value, sizes) != size:
                 raise InputsError(f"{self.name}: the input {spec.name!r} has size {size} where {dim} is {evaluate_dim(value, sizes)}")
 

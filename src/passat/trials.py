@@ -8,7 +8,19 @@ from typing import Any as AnyValue
 from typing import Final
 
 from passat.apart import EndedError, LateError
-from passat.feeds import WIDE_RANGES, GivenInputs, InputsError, InputSpec, Trial, first_axes, make_feed, namings, size_assignments, symbols
+from passat.feeds import (
+    WIDE_RANGES,
+    GivenInputs,
+    InputsError,
+    InputSpec,
+    Trial,
+    empty_last,
+    first_axes,
+    make_feed,
+    namings,
+    size_assignments,
+    symbols,
+)
 from passat.judging import finite_share
 from passat.runner import Runner, sentence_of
 
@@ -77,7 +89,8 @@ class Trials:
         reason = ""
         own = len(self.each)
         endings = 0
-        for attempt, sizes in zip(range(ATTEMPTS), size_assignments(names, first_axes(self.inputs)), strict=False):
+        assignments = itertools.islice(size_assignments(names, first_axes(self.inputs)), ATTEMPTS)
+        for attempt, sizes in enumerate(empty_last(self.inputs, assignments)):
             if endings >= _ENDINGS:
                 break
             for rank in ranks:

@@ -69,10 +69,44 @@ def test_sizes_that_follow_from_others_are_not_drawn() -> None:
     """`n//2` was a name with a size of its own, and results of right passes were rejected."""
     found = compare_models(HALVES, HALVES)
     assert found.equal is True
-    assert [trial.sizes for trial in found.trials] == [{"n": 2}, {"n": 5}, {"n": 1}]
+    assert [trial.sizes for trial in found.trials] == [{"n": 2}, {"n": 5}, {"n": 4}]
     assert compare_models(HALVES, HALVES, inputs={"a": np.ones(5, F), "b": np.ones(2, F)}).equal is True
     with pytest.raises(InputsError, match="the input 'b' has size 3 where n//2 is 2"):
         compare_models(HALVES, HALVES, inputs={"a": np.ones(5, F), "b": np.ones(3, F)})
+
+
+def declared(*dims: str) -> ModelProto:
+    """A model with inputs of these sizes, and a result for each."""
+    names = [f"x{i}" for i in range(len(dims))]
+    sides = [", ".join(f"float[d] {name}" for name in each) for each in (names, [f"y{i}" for i in range(len(dims))])]
+    model = parsed(f"({sides[0]}) => ({sides[1]}) {{ {' '.join(f'y{i} = Neg({name})' for i, name in enumerate(names))} }}")
+    for i, dim in enumerate(dims):
+        for value in (model.graph.input[i], model.graph.output[i]):
+            value.type.tensor_type.shape.dim[0].dim_param = dim
+    return model
+
+
+def test_inputs_of_computed_sizes_are_not_empty() -> None:
+    """Models were compared on empty inputs only, on which any results are equal."""
+    for dim, sizes in (("n//100", [128, 224, 512]), ("max(0, n - 4)", [5, 8, 16])):
+        model = declared(dim)
+        assert [trial.sizes for trial in compare_models(model, model).trials] == [{"n": size} for size in sizes]
+
+
+def test_computed_sizes_that_do_not_hold_are_drawn_like_names() -> None:
+    """Such a model did not run on any random inputs."""
+    model = declared("n - 2000")
+    assert [trial.sizes for trial in compare_models(model, model).trials] == [{"?n - 2000": size} for size in (2, 5, 1)]
+
+
+def test_a_negative_number_as_the_name_of_a_size_is_a_name() -> None:
+    """The process ended in ONNX's inference of a Slice of it."""
+    model = parsed(
+        "(float[n] x) => (float[k] y) <int64[1] s = {0}, int64[1] e = {4}> { z = Slice(x, s, e, s) y = Concat <axis = 0>(x, z) }"
+    )
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "-3"
+    assert passat.optimize(model).report.node_count_after == 2
+    assert compare_models(model, model).trials[0].sizes == {"-3": 2}
 
 
 def test_long_names_of_sizes_are_shortened() -> None:
