@@ -60,6 +60,7 @@ def test_values_that_are_not_expressions(make: Callable[[], object], message: st
     ("make", "message"),
     [
         (lambda: var("x", shape=(2, -1)), r"a dimension must not be negative, but is -1; use Any\(\) for an unknown size"),
+        (lambda: var("x", shape=("-3",)), r"a dimension must not be negative, but is -3; use Any\(\) for an unknown size"),
         (lambda: var("x", shape=(2,), dtype="flot32"), "unknown element type 'flot32'; known: bfloat16, bool"),
         (lambda: var("x", "flot32"), "unknown element type 'flot32'; known: .*; did you mean float32"),
         (lambda: var("x", shape=(2,), dtype=np.float32), "unknown element type .*; write 'float32'"),  # type: ignore[arg-type]
