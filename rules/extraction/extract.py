@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from passat.rules.cost import CostModel
 from passat.rules.engine.graph import Graph
-from passat.rules.extraction.improve import Solution, cheapest_trees
+from passat.rules.extraction.improve import Solution, cheapest_trees, trees_from_leaves
 from passat.rules.extraction.space import LESS, Space
 
 
@@ -82,7 +82,7 @@ def _best(
     space: Space, graph: Graph, classes: Sequence[int], exact_seconds: float, together: Sequence[Sequence[tuple[int, int]]]
 ) -> Extraction:
     best = start = Solution.of_input(space, classes)
-    input_cost = start.total
+    input_cost, uses = start.total, start.uses.copy()
     places = 0
     if space.alternatives:
         greedy = cheapest_trees(space)
@@ -101,8 +101,14 @@ def _best(
                 best = wider
         if best.share(greedy):
             best.improve(greedy, groups)
-        if best.total < trees * LESS:
+        if best.total < trees * LESS:  # values have several uses, and trees compute them for each
             best.improve_shared(groups)
+            shared = trees_from_leaves(space, uses)
+            for made, preferred in ((other, greedy), (Solution.of_choice(space, shared, classes), shared)):
+                if made is not None and made is not best:
+                    made.improve(preferred, groups)
+                    if made.total < best.total * LESS:
+                        best = made
         places = best.alternatives(greedy)
     if exact_seconds > 0 and space.alternatives:
         from passat.rules.extraction.exact import solve_exactly

@@ -75,6 +75,7 @@ def trees_from_leaves(space: Space, uses: Sequence[int] | None = None) -> dict[i
     generalization of Dijkstra's algorithm (1977). Costs must not be negative. With the use counts of a solution, each use of an e-class
     bears an equal share of its cost."""
     classes, children, costs = space.classes, space.children, space.costs
+    share = [1 / max(count, 1) for count in uses] if uses else [1.0] * len(classes)
     total: dict[int, float] = {}
     choice: dict[int, int] = {}
     users: list[list[int]] = [[] for _ in classes]
@@ -86,19 +87,20 @@ def trees_from_leaves(space: Space, uses: Sequence[int] | None = None) -> dict[i
         for part in distinct:
             users[part].append(node)
         if not parts:
-            ready.append((costs[node], node))
+            ready.append((costs[node] * share[classes[node]], node))
     heapify(ready)
     while ready:
         tree, node = heappop(ready)
         cls = classes[node]
         if cls in total:
             continue
-        total[cls] = tree / max(uses[cls], 1) if uses else tree
+        total[cls] = tree
         choice[cls] = node
         for user in users[cls]:
             missing[user] -= 1
             if not missing[user] and classes[user] not in total:
-                heappush(ready, (costs[user] + sum([total[part] for part in children[user]]), user))
+                tree = costs[user] + sum([total[part] for part in children[user]])
+                heappush(ready, (tree * share[classes[user]], user))
     return choice
 
 

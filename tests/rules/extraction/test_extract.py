@@ -164,6 +164,36 @@ def test_a_new_part_is_computed_from_what_is_there_anyway() -> None:
     assert classes.chosen(Prices(exp=10, cos=8, sin=12, erf=4, log=5)) == ["abs", "erf", "exp", "tan", "tanh"]
 
 
+def test_the_cheapest_trees_are_improved_even_if_they_cost_more_than_the_input() -> None:
+    """tanh and abs of exp(x) cost 12, and 9 as chains above sin(x), if both change. The cheapest trees have both chains, but also tan(x) for
+    8 instead of ceil for 1, whose operand is there anyway."""
+    shared, kept = ops.exp(x), ops.negative(x)
+    first, second, third = ops.tanh(shared), ops.abs(shared), ops.ceil(kept)
+    classes = Classes(tup(first, second, third, kept))
+    base = classes.add("sin", classes.node(x))
+    classes.union(classes.node(first), classes.add("sqrt", classes.add("log", base)))
+    classes.union(classes.node(second), classes.add("erf", classes.add("cos", base)))
+    classes.union(classes.node(third), classes.add("tan", classes.node(x)))
+    prices = Prices(exp=10, sin=5, negative=20, tan=8)
+    assert classes.chosen(prices) == ["ceil", "cos", "erf", "log", "negative", "sin", "sqrt"]
+
+
+def test_values_that_the_input_shares_are_not_given_up_for_one_use_after_the_other() -> None:
+    """tanh, abs and ceil of negative(x) change to exp, rsqrt and floor of x one by one, and then negative(x) is not there for erf, which with
+    log replaces cos(x)."""
+    shared, kept = ops.negative(x), ops.sigmoid(x)
+    first, second, third = ops.tanh(shared), ops.abs(shared), ops.ceil(shared)
+    own, other = ops.cos(x), ops.sqrt(kept)
+    classes = Classes(tup(first, second, third, own, other, kept))
+    for old, name in ((first, "exp"), (second, "rsqrt"), (third, "floor"), (other, "tan")):
+        classes.union(classes.node(old), classes.add(name, classes.node(x)))
+    part = classes.add("sin", classes.node(x))
+    classes.union(part, classes.add("erf", classes.node(shared)))
+    classes.union(classes.node(own), classes.add("log", part))
+    prices = Prices(negative=9, exp=0.5, rsqrt=0.5, floor=5, cos=8, sin=12, sigmoid=20, tan=8)
+    assert classes.chosen(prices) == ["ceil", "erf", "exp", "log", "negative", "rsqrt", "sigmoid", "sqrt"]
+
+
 def test_a_class_that_contains_its_own_user_gives_no_cycle() -> None:
     """x * 1 is x, so the e-class of x has a node that needs x."""
     whole = x * splat(1.0)
