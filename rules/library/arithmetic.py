@@ -142,8 +142,10 @@ def is_not_affine(x: Term) -> bool | str:
 @guard
 def is_no_shifted_quotient(x: Term) -> bool | str:
     """The tensor is neither a quotient by a constant nor a sum with one, which other rules combine with the constants that follow. In a
-    chain of both, each of them would otherwise be combined with each before it."""
-    return _has_no_constant_in(x, "divide", "add")
+    chain of both, each of them would otherwise be combined with each before it. A quotient by a power of two that has become a product
+    is permitted, since `Constants.affine` does not match it any more."""
+    is_product = _has_no_constant_in(x, "multiply") is not True
+    return _has_no_constant_in(x, "add") if is_product else _has_no_constant_in(x, "divide", "add")
 
 
 @guard

@@ -384,3 +384,16 @@ def test_a_choice_by_inequality_swaps_its_operands(operands: str) -> None:
     )
     result, _ = optimize(model, {"x": floats(2, 4)})
     assert operators(result) == {"Equal": 1, "Where": 1}
+
+
+@pytest.mark.parametrize("first", ["Div", "Mul"])
+@pytest.mark.parametrize("shift", ["Add", "Sub"])
+@pytest.mark.parametrize("last", ["Div", "Mul"])
+def test_a_shifted_multiple_that_is_scaled_becomes_one(first: str, shift: str, last: str) -> None:
+    """A division by 2 became a product with 0.5, and the division behind the difference combined with neither."""
+    model = parse(
+        f"g (float[2, 8] x) => (float[2, 8] y) <float two = {{2}}, float three = {{3}}, float part = {{0.7}}>"
+        f"{{ scaled = {first}(x, two)  shifted = {shift}(scaled, three)  y = {last}(shifted, part) }}"
+    )
+    result, _ = optimize(model)
+    assert len(result.graph.node) == 2
