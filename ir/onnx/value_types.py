@@ -130,8 +130,8 @@ def show_type(type_: Type) -> str:
     """Prints a type: `float32[2, n]`, `seq(int64[?])`, `opt(...)`, `map(int64[], ...)`, `sparse(...)`; `_` if unknown. Ambiguous names
     of dimensions are quoted.
 
-    >>> show_type(TensorType((2, dim_of("n"), dim_of("max(n, 1)")), "int8"))
-    'int8[2, n, "max(n, 1)"]'
+    >>> show_type(TensorType((2, dim_of("n"), dim_of("max(1, n)")), "int8"))
+    'int8[2, n, "max(1, n)"]'
     """
     if isinstance(type_, TensorType):
         return f"{type_.dtype}[{', '.join(map(_show_dim, type_.shape))}]"
