@@ -274,7 +274,8 @@ def _quotient(dividend: SymDim, divisor: int) -> Dim:
     if common > 1:  # the floor of (2*x + 1)/4 is that of x/2
         fewer = SymDim((monomial, coefficient // common) for monomial, coefficient in rest.items())
         return outside + divide(fewer + constant // common, divisor // common)
-    inner = next(iter(next(iter(rest)))) if list(rest.values()) == [1] and len(next(iter(rest))) == 1 else None
+    atoms = next(iter(rest)) if list(rest.values()) == [1] else ()
+    inner = atoms[0] if len(atoms) == 1 else None
     if isinstance(inner, Quotient) and isinstance(inner.divisor, int) and inner.divisor > 0:
         return outside + divide(inner.dividend + inner.divisor * constant, inner.divisor * divisor)
     return outside + _bounded(Quotient(_sized(SymDim(rest.items()) + constant), divisor))
