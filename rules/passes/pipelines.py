@@ -17,6 +17,7 @@ from passat.rules.passes.algebra import (
 from passat.rules.passes.collapse_batch_dims import CollapseBatchDims
 from passat.rules.passes.hoist_selections import HoistSelections, HoistSelectionsAgain
 from passat.rules.passes.layouts import alter_op_layout
+from passat.rules.passes.read_opaque import ReadOpaque
 from passat.rules.passes.simplify import (
     DeadCodeElimination,
     dynamic_to_static,
@@ -31,7 +32,6 @@ from passat.rules.passes.slices_to_split import SlicesToSplit
 from passat.rules.passes.target import (
     AvoidSkipLayerNorm,
     CanonicalizeCast,
-    ReadOpaque,
     canonicalize_ops,
     contrib_operators,
     fast_math,

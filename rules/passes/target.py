@@ -7,15 +7,14 @@ CanonicalizeCast, which moves casts to their uses, and AvoidSkipLayerNorm, for s
 
 import difflib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Unpack
 
 from passat.ir.dtypes import FLOATS, itemsize
-from passat.ir.expr import Call, Expr, Function, Tuple, TupleGetItem
-from passat.ir.infer import InferError, infer_type
+from passat.ir.expr import Call, Expr, Function, Tuple
+from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
-from passat.ir.onnx.opaque import OpaqueOp
 from passat.ir.op import Op, get_op
 from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, post_order, rewrite, with_children
@@ -25,7 +24,7 @@ from passat.rules import library
 from passat.rules.library.arithmetic import Arithmetic, Constants
 from passat.rules.library.attention import Attention
 from passat.rules.library.data_movement import Copies
-from passat.rules.library.folding import ConstantFolding, DynamicToStatic
+from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.lowering import ContribForms, Decompositions, TargetForms
 from passat.rules.library.lowering import FastMath as FastMathRules
 from passat.rules.library.masks import Masks
@@ -98,9 +97,6 @@ def check_domains(mod: IRModule, ctx: PassContext, passes: Iterable[Pass]) -> No
 
 
 _PREFIX: Final = "relay._transform."
-_IDENTITY: Final = get_op("onnx.Identity")
-_FOLDING: Final = RulePass((ConstantFolding, DynamicToStatic), name="DynamicToStatic", opt_level=2)
-"""The pass of this name."""
 RAISING: Final = (Powers, RaiseOps, Views)
 """Rules that raise decomposed operators."""
 _MERGED: Final = (Transposes, Views, DynamicViews, Copies, Arithmetic)
@@ -136,101 +132,6 @@ def contrib_operators() -> TargetPass:
     these."""
     sets = (ConstantFolding, ContribForms)
     return TargetPass(sets, domain="com.microsoft", name="ContribOperators", opt_level=3, after=["MergeProducts"])
-
-
-@register_pass("relay._transform.ReadOpaque")
-@dataclass(frozen=True)
-class ReadOpaque(FunctionPass):
-    """Replaces opaque calls of ONNX operators by calls of Passat's own operators, once the operands that this requires are known, and each
-    ONNX `If` whose condition is known by the branch that it takes. What is known of the values that branches and loop bodies capture is
-    known in them, too. Where DynamicToStatic is part of the level, folds what the new calls make known, and reads again.
-
-    A walk, not rules: the importer of ONNX makes the calls, and the types after an opaque call are unknown until it is replaced.
-    """
-
-    info = PassInfo(0, "ReadOpaque", ["InferType"], provides=("types", "operators"), preserves=("types",))
-
-    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """Imports the opaque calls of one function again. Skips modules that were not read from ONNX."""
-        if "onnx" not in mod.attrs:
-            return func
-        made = read_opaque(func)
-        folds = _FOLDING.info.opt_level <= ctx.opt_level and _FOLDING.info.name not in ctx.disabled_pass
-        while folds and made is not func and _has_opaque(made):  # such as a Resize whose sizes follow from those of another one
-            func = _folded(made, mod, ctx)
-            made = read_opaque(func)
-        return made
-
-
-def _folded(function: Function, mod: IRModule, ctx: PassContext) -> Function:
-    """The function with constants folded. This is part of a walk, so that traces do not record it as a pass of its own."""
-    inner = ctx.with_instruments()
-    inner.config.pop("rules.trace", None)
-    return _FOLDING.transform_function(function, mod, inner)
-
-
-def _has_opaque(function: Function) -> bool:
-    return any(isinstance(node, Call) and isinstance(node.op, OpaqueOp) for node in post_order(function))
-
-
-def read_opaque(function: Function) -> Function:
-    """The function with calls of Passat's own operators for equivalent opaque ones, and branches for an `If` on a known condition; itself
-    if there are none."""
-    if not _has_opaque(function):
-        return function
-    try:
-        body = _read_opaque(function.body, {})
-        return function if body is function.body else infer_type(function.with_body(body))
-    except InferError:  # the new facts contradict another node: such a model runs, if at all, unchanged
-        return function
-
-
-def _read_opaque(root: Expr, values: Mapping[Expr, Expr]) -> Expr:
-    """The expression with opaque calls read again, and with values in place of its variables. The bodies of a loop or branch are read when
-    its call is, since what they capture is known then."""
-    from passat.ir.onnx.read_again import read_again, with_known_captures  # needs onnx
-
-    done = dict(values)
-    for node in post_order(root, into=lambda part: not isinstance(part, Function)):
-        if node in done:
-            continue
-        new = node if isinstance(node, Function) else with_children(node, [done[part] for part in children(node)])
-        if isinstance(new, TupleGetItem) and isinstance(new.tuple_value, Tuple):  # a result of a branch
-            new = new.tuple_value.fields[new.index]
-        elif isinstance(new, Call) and isinstance(new.op, OpaqueOp):
-            infer_type(new)
-            if new.op is _IDENTITY and new.checked_type == new.args[0].checked_type:  # of a value of unknown type
-                done[node] = new.args[0]
-                continue
-            known = with_known_captures(new)
-            infer_type(known)
-            new = read_again(known) or _taken(known) or _with_read_bodies(known)
-        done[node] = new
-    return done[root]
-
-
-def _taken(call: Call) -> Expr | None:
-    """The value of the branch that an `If` with a known condition takes; None for other calls, and if the types of the two differ."""
-    from passat.ir.onnx.read_again import branch_taken  # needs onnx
-
-    branch = branch_taken(call)
-    if branch is None:
-        return None
-    try:
-        body = _read_opaque(branch.function.body, dict(zip(branch.function.params, branch.captured, strict=True)))
-        value = infer_type(branch.results(body))
-    except InferError:
-        return None
-    return value if compatible(call.checked_type, value.checked_type) else None
-
-
-def _with_read_bodies(call: Call) -> Call:
-    from passat.ir.onnx.read_again import without_unused_captures  # needs onnx
-
-    args = [read_opaque(arg) if isinstance(arg, Function) else arg for arg in call.args]
-    made = without_unused_captures(call if args == list(call.args) else Call(call.op, args, call.attrs, span=call.span))
-    infer_type(made)
-    return made
 
 
 class LoweringPass(RulePass):

@@ -33,8 +33,9 @@ from passat.rulefile import idle_passes
 from passat.rules import RuleError
 from passat.rules.cost import CostError, CostModel, program_cost
 from passat.rules.engine.limits import interrupted
+from passat.rules.passes.read_opaque import ReadOpaque
 from passat.rules.passes.simplify import dynamic_to_static, fold_constant
-from passat.rules.passes.target import ReadOpaque, check_domains
+from passat.rules.passes.target import check_domains
 from passat.rules.planned_rules import check_disabled, check_pick, disabled_in_vain, why_not_run
 from passat.rules.rule import EXACT, KEPT, REASSOCIATE, Rule, RuleSetMeta
 from passat.rules.rule_pass import RulePass

@@ -13,7 +13,7 @@ from passat.ir.traverse import post_order
 from passat.optimizer import optimize
 from passat.passmgr import PassContext
 from passat.report import histogram
-from passat.rules.passes.target import ReadOpaque
+from passat.rules.passes.read_opaque import ReadOpaque
 from tests.rules.passes.golden import program, run
 from tests.rules.running import operators
 
