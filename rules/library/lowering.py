@@ -192,7 +192,7 @@ class Decompositions(RuleSet):
 def reciprocals_of(c: Term) -> Tensor:
     """One over each element of a constant. Rejects elements whose reciprocal is out of range."""
     elements = c.value().numpy()
-    with np.errstate(divide="ignore", over="ignore"):
+    with np.errstate(all="ignore"):
         found = (1 / elements).astype(elements.dtype)
     if not np.isfinite(found).all() or not found.all():
         raise Reject("an element has no reciprocal in range")

@@ -89,6 +89,7 @@ class Judgment:
         )
 
 
+@np.errstate(all="ignore")  # for infinities and signaling NaN
 def judge(expected: AnyValue, actual: AnyValue, samples: Samples, closeness: Closeness | None = None) -> Judgment:
     """Compares a value of any kind with the expected one. A given `closeness` alone decides."""
     left, right = list(flatten(expected)), list(flatten(actual))
@@ -168,8 +169,7 @@ def _floats(a: Array, b: Array, quick: Tolerance, samples: Samples, closeness: C
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
     x, y = a.astype(wide).reshape(-1), b.astype(wide).reshape(-1)
     finite = np.isfinite(x) & np.isfinite(y)
-    with np.errstate(invalid="ignore"):
-        other = ~(finite | (x == y) | (np.isnan(x) & np.isnan(y)))
+    other = ~(finite | (x == y) | (np.isnan(x) & np.isnan(y)))
     size = np.where(np.isfinite(x), np.abs(x), 0.0)
     gap = np.zeros(len(x))
     gap[finite] = np.abs(x[finite] - y[finite])
@@ -192,8 +192,7 @@ def _floats(a: Array, b: Array, quick: Tolerance, samples: Samples, closeness: C
             for sample in drawn:
                 z = np.asarray(sample).astype(wide).reshape(-1)
                 both = np.isfinite(x) & np.isfinite(z)
-                with np.errstate(invalid="ignore"):
-                    silent = silent | ~(both | (x == z) | (np.isnan(x) & np.isnan(z)))
+                silent = silent | ~(both | (x == z) | (np.isnan(x) & np.isnan(z)))
                 noise[both] = np.maximum(noise[both], np.abs(x[both] - z[both]))
             silent = silent | (NOISE_FACTOR * noise > np.maximum(UNSTABLE * np.maximum(size, usual), quick.element))
             moved = bad
@@ -209,8 +208,7 @@ def _floats(a: Array, b: Array, quick: Tolerance, samples: Samples, closeness: C
 
 def _said(x: Array, y: Array, bad: Array, other: Array, shape: tuple[int, ...]) -> str:
     """Describes mismatched floating-point elements."""
-    with np.errstate(invalid="ignore"):
-        worst = int(np.argmax(bad & other)) if (bad & other).any() else int(np.argmax(np.where(bad, np.abs(x - y), -1.0)))
+    worst = int(np.argmax(bad & other)) if (bad & other).any() else int(np.argmax(np.where(bad, np.abs(x - y), -1.0)))
     place = [int(i) for i in np.unravel_index(worst, shape)]
     count = int(np.count_nonzero(bad))
     how = ", in being finite" if (bad & other).any() else " by more than rounding"

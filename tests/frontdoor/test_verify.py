@@ -591,3 +591,27 @@ def test_numbers_of_maps_are_compared_in_their_element_type() -> None:
 
     assert compare_models(zipped("Mul", "Div"), zipped("Div", "Mul")).equal is True
     assert compare_models(zipped("Mul", "Mul"), zipped("Mul")).equal is False
+
+
+SIGNALING = [0x7F800001, 0xFF800002, 0x3F800000]
+"""The bits of two signaling NaN and of 1 in float32: converting the former to float64 is an invalid operation, of which NumPy warns."""
+
+
+@pytest.mark.parametrize("operator", ["Neg", "Relu", "Identity", "Floor"])
+def test_signaling_nan_are_nan_like_others(operator: str) -> None:
+    model = onnx.parser.parse_model(
+        f"{HEAD}(float[3] x) => (float[3] y, float[3] z) {{ c = Identity(d) y = Add(x, c) e = Abs(y) z = {operator}(c) }}"
+    )
+    model.graph.initializer.append(numpy_helper.from_array(np.array(SIGNALING, np.uint32).view(np.float32), "d"))
+    result = optimize(model)
+    assert result.report.verification is not None
+    assert result.report.verification.equal is True
+
+
+def test_reciprocals_of_zero_and_signaling_nan_are_not_taken() -> None:
+    model = onnx.parser.parse_model(f"{HEAD}(float[3] x) => (float[3] y) {{ a = Abs(x) y = Div(a, c) }}")
+    for bits in (SIGNALING, [0, 0, 0x3F800000]):
+        del model.graph.initializer[:]
+        model.graph.initializer.append(numpy_helper.from_array(np.array(bits, np.uint32).view(np.float32), "c"))
+        result = optimize(model, opt_level=3, config={"rules.math": "finite"})
+        assert [node.op_type for node in result.model.graph.node] == ["Abs", "Div"]

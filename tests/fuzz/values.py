@@ -37,6 +37,7 @@ def dtype_of(kind: int) -> np.dtype[Any]:
     return np.dtype(np.object_) if kind == STRING else np.dtype(helper.tensor_dtype_to_np_dtype(kind))
 
 
+@np.errstate(all="ignore")  # for signaling NaN
 def is_finite(array: Array) -> bool:
     """True if all elements are far from the limits of their range, so that one more operation keeps them finite."""
     if not array.size or array.dtype.kind in "iubO":
