@@ -38,7 +38,9 @@ class Sums(RuleSet):
 
 
 NOTICED = """
+import time
 from passat.rules import guard
+from passat.rules.engine.limits import interrupted
 
 matches = []
 
@@ -47,6 +49,8 @@ def notice(x):
     matches.append(x)
     if len(matches) == 100:
         open("matched", "w").close()
+        while not interrupted():  # until then the e-graph stays small, even if the test waits for a busy machine
+            time.sleep(0.01)
     return True
 
 class Noticed(RuleSet):

@@ -20,7 +20,7 @@ from onnx.external_data_helper import load_external_data_for_model
 from passat.ir.onnx import files
 from passat.ir.onnx.lean import lean_model
 from tests.comparing import compare_models
-from tests.patience import comes_true
+from tests.patience import PATIENCE, comes_true
 
 LARGE = np.random.default_rng(0).normal(size=(1024, 1200)).astype(np.float32)
 HEAD = '<ir_version: 8, opset_import: ["" : 17, "own" : 1, "unknown" : 1]> g (float[N, 1024] x) => (float[N, 1200] y)'
@@ -96,7 +96,7 @@ def test_an_interruption_while_the_file_is_removed_is_not_lost(monkeypatch: pyte
     removed, compared, first = shutil.rmtree, threading.Event(), threading.Lock()
 
     def interrupted(*args: Any) -> None:
-        compared.wait(10)  # while the finalizer starts the thread, an interruption would be lost
+        compared.wait(PATIENCE)  # while the finalizer starts the thread, an interruption would be lost
         if first.acquire(blocking=False):
             os.kill(os.getpid(), signal.SIGINT)
         removed(*args)

@@ -10,6 +10,7 @@ from passat.ir.expr import Function, var
 from passat.ir.module import IRModule
 from passat.ir.text import parse
 from passat.passmgr import InferType, PassContext, PrintIRChanged, Sequential, function_pass, module_pass
+from tests.patience import PATIENCE
 
 
 @module_pass(opt_level=0)
@@ -164,7 +165,7 @@ def test_threads_do_not_mix(mod: IRModule) -> None:
     @module_pass(opt_level=0)
     def waiting(mod: IRModule, ctx: PassContext) -> IRModule:
         inside.set()
-        assert go_on.wait(10)
+        assert go_on.wait(PATIENCE)
         return negate(mod)
 
     def work() -> None:
@@ -173,7 +174,7 @@ def test_threads_do_not_mix(mod: IRModule) -> None:
 
     thread = threading.Thread(target=work)
     thread.start()
-    assert inside.wait(10)
+    assert inside.wait(PATIENCE)
     with PassContext(instruments=[printing]):
         helper(mod)
     go_on.set()

@@ -12,6 +12,7 @@ import pytest
 
 from passat.rules.engine import egraph as bridge
 from passat.rules.engine.egraph import EGraph, EGraphs, EngineError, Query
+from tests.patience import PATIENCE
 
 Rows = Mapping[str, Sequence[str]]
 
@@ -319,7 +320,7 @@ def test_a_forked_process_rejects_rather_than_waits_forever() -> None:
     answers, theirs = Pipe(duplex=False)
     process = get_context("fork").Process(target=lend, args=(theirs,))
     process.start()
-    answered = answers.poll(30)
+    answered = answers.poll(PATIENCE)
     process.kill()
     assert answered
     assert "in a process that was forked" in answers.recv()
@@ -331,7 +332,7 @@ def test_a_forked_process_can_discard_the_e_graphs_of_its_parent() -> None:
     graphs[0].wipe()
     process = get_context("fork").Process(target=graphs.clear)
     process.start()
-    process.join(30)
+    process.join(PATIENCE)
     code = process.exitcode
     process.kill()
     assert code == 0
