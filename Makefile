@@ -138,10 +138,13 @@ $(TORCH)/.ready: pyproject.toml
 
 SOURCES := $(shell find ir passmgr rules runtime src/passat -name '*.py' 2>/dev/null)
 
-# The wheel is installed with its dependencies into an environment without files of this folder.
+# It is built from a copy, since setuptools writes passat.egg-info, which the tests read, and files that linters would find. The wheel is
+# installed with its dependencies into an environment without files of this folder.
 $(WHEEL)/.checked: $(SOURCES) $(VENV)/.dev .ci/check_wheel.py README.md LICENSE
 	rm -rf $(WHEEL)
-	$(BIN)/python -m build --quiet --outdir $(WHEEL) .
+	mkdir -p $(WHEEL)/source
+	tar -cf - --exclude=__pycache__ pyproject.toml README.md LICENSE ir passmgr rules runtime src | tar -xf - -C $(WHEEL)/source
+	$(BIN)/python -m build --quiet --outdir $(WHEEL) $(WHEEL)/source
 	$(BIN)/python -m venv --without-pip $(WHEEL)/venv
 	$(PIP) --python $(WHEEL)/venv/bin/python install --no-compile "$$(ls -d $(CURDIR)/$(WHEEL)/*.whl)[onnx]"
 	$(WHEEL)/venv/bin/python -I .ci/check_wheel.py pyproject.toml
