@@ -23,6 +23,7 @@ from passat.passmgr import AlreadyTrueError, BisectError, NeverTrueError, Pass, 
 from passat.passmgr.debugging.bisect import CannotTellError, PassRaisedError
 from passat.passmgr.inspection.checks import module_flaws
 from passat.pipelines import Passes, build_pipeline
+from passat.quantities import seconds
 from passat.report import bytes_of, histogram, node_count
 from passat.rules import RuleSet
 from passat.runner import ModelSource
@@ -130,7 +131,7 @@ class Slower(Check):
             self.unclear = f"it does not run on ONNX Runtime: {own.failed}"
             return None
         before, after = given.seconds, own.seconds
-        times = f"it takes {after * 1e3:.3g} ms where the original takes {before * 1e3:.3g} ms, {after / before:.2f} times as long"
+        times = f"it takes {seconds(after)} where the original takes {seconds(before)}, {after / before:.2f} times as long"
         if abs(after / before - 1 - self._margin) < self._doubt:
             self.unclear = f"{times}, which is near the limit of {1 + self._margin:g} times"
             return None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from passat.choose import MARGIN, NothingToTimeError, race
 from passat.kernel_library import HASH, MADE_FOR, hash_of, this_platform
 from passat.profiling import node_times
+from passat.quantities import seconds
 from passat.runner import CustomOpsError, Runner, VerifyError, custom_operators, sentence_of
 from passat.runtime.kernels import CompilerError, Kernels, NoCompilerError, build_library, compiler, fuse, library_source
 from passat.runtime.kernels.culprits import compiling, working
@@ -157,7 +158,7 @@ def _timed(
         if own.failed:
             return _without(f"kernels: none were kept: {own.failed}")
         if best is None:
-            times = f"the model takes {given.seconds * 1e3:.3g} ms {where}, and {own.seconds * 1e3:.3g} ms with kernels"
+            times = f"the model takes {seconds(given.seconds)} {where}, and {seconds(own.seconds)} with kernels"
             unsure = own.seconds < given.seconds * (1 - MARGIN)
             why = "kernels: none were kept, since the times vary too much to be sure of a gain: " if unsure else NOTHING
             return _without(why + times + notes)

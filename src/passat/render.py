@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from passat.ir import markup
+from passat.quantities import seconds
 from passat.report import KERNELS, NOT_COUNTED, OTHER_REASONS, PROVENANCE, Report, RuleReport
 from passat.verify import VerifyReport
 
@@ -241,18 +242,6 @@ def plain_table(*headings: str) -> Table:
         names = i == 0 and not all(numbers[1:])  # text columns shrink first
         table.add_column(heading, justify="right" if numeric else "left", no_wrap=numeric or names, overflow="fold")
     return table
-
-
-def seconds(value: float) -> str:
-    """A time with a suitable unit.
-
-    >>> seconds(0.00123), seconds(12.3)
-    ('1.23 ms', '12.3 s')
-    """
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if value >= size:
-            return f"{value / size:.3g} {unit}"
-    return f"{value / 1e-6:.3g} us"
 
 
 def _percent(before: float, after: float) -> str:

@@ -9,7 +9,8 @@ from rich.text import Text
 
 from passat.model_diff import Difference, ModelDiff
 from passat.model_summary import ModelSummary, Opaque
-from passat.render import changed_operators, plain_table, seconds
+from passat.quantities import amount, seconds
+from passat.render import changed_operators, plain_table
 from passat.report import NOT_COUNTED, node_count
 
 if TYPE_CHECKING:
@@ -95,19 +96,6 @@ def _counted(count: int, what: str) -> str:
     ('1 node', '2,000 nodes')
     """
     return f"{count:,} {what if count == 1 else f'{what}s'}"
-
-
-def amount(size: float) -> str:
-    """A number of bytes.
-
-    >>> amount(12), amount(2_500), amount(2_500_000_000)
-    ('12 B', '2.5 kB', '2.5 GB')
-    """
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000 or unit == "GB":
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    raise AssertionError
 
 
 _NODES: Final = 4

@@ -280,7 +280,7 @@ class Inspection:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         from passat.passmgr import render_times
-        from passat.render import seconds
+        from passat.quantities import seconds
 
         if kind is None:
             for option, printing in self._names:

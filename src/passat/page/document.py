@@ -20,7 +20,8 @@ from passat.page.regions import Comparison, compare, explain, grouped, savings
 from passat.page.sides import Side, details, input_of, is_counted, result_of, spelling
 from passat.page.texts import Strings, constant_text, script_json, shown
 from passat.passmgr.planning.render import step_label
-from passat.render import cost_text, seconds, verification_text
+from passat.quantities import seconds
+from passat.render import cost_text, verification_text
 from passat.report import Report, RuleReport
 from passat.rules.engine.trace import Run
 
