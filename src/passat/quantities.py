@@ -25,7 +25,7 @@ def amount(size: float) -> str:
 
 
 def _shown(value: float, units: tuple[tuple[str, float], ...]) -> str:
-    """In the first unit of which there are fewer than a thousand after rounding: `.3g` would show a thousand as 1e+03."""
+    """In the first unit that gives a number below a thousand after rounding: `.3g` would show a thousand as 1e+03."""
     unit, size = next((each for each in units if value / each[1] < 999.5), units[-1])
     count = value / size
     return f"{count:.3g} {unit}" if count < 999.5 else f"{count:.0f} {unit}"
