@@ -1,8 +1,13 @@
-"""Bounds of symbolic sizes, and their minimum and maximum. Names represent sizes, which are never negative."""
+"""Bounds of symbolic sizes, and their minimum and maximum.
 
+One assumption is made: a name is the size of an axis, so it is not negative. Nothing is assumed of the parts of a size: in `min(q - 4, m) +
+4`, which a model may declare, `q - 4` and the minimum may be negative.
+"""
+
+import math
 from typing import Final
 
-from passat.ir.shape import ANY, Any, Dim, Quotient, SymDim, extreme
+from passat.ir.shape import ANY, Any, Dim, Extreme, Quotient, SymDim, extreme
 
 FAR: Final = 2**31 - 1
 """Indices of at least this value mean the end of a dimension; no dimension is longer."""
@@ -14,23 +19,36 @@ def least(dim: Dim) -> int | None:
     >>> n = SymDim.named("n")
     >>> least(7), least(2 * n + 3), least(n - 1), least(9 - n)
     (7, 3, -1, None)
+    >>> least(extreme("min", n - 4, 2 * n) + 4), least((n + 5) // 2)
+    (0, 2)
     """
     if isinstance(dim, Any):
         return None
     if not isinstance(dim, SymDim):
         return dim
-    constant = 0
-    for names, coefficient in dim.terms:
-        if not names:
-            constant = coefficient
-        elif coefficient < 0 or not all(map(_is_size, names)):
+    total = 0
+    for atoms, coefficient in dim.terms:
+        bounds = [_least_atom(atom) for atom in atoms]
+        known = [bound for bound in bounds if bound is not None]
+        if len(known) < len(bounds) or (atoms and coefficient < 0) or (len(known) > 1 and min(known) < 0):
             return None
-    return constant
+        total += coefficient * math.prod(known)
+    return total
 
 
-def _is_size(atom: str) -> bool:
-    """Whether an atom is provably non-negative. A quotient may be negative if its dividend is a difference."""
-    return not isinstance(atom, Quotient) or (at_least(atom.dividend, 0) and at_least(atom.divisor, 0))
+def _least_atom(atom: str) -> int | None:
+    if isinstance(atom, Extreme):
+        bounds = [least(operand) for operand in atom.operands]
+        known = [bound for bound in bounds if bound is not None]
+        if atom.which == "max":
+            return max(known, default=None)
+        return min(known) if len(known) == len(bounds) else None
+    if not isinstance(atom, Quotient):
+        return 0
+    dividend = least(atom.dividend)
+    if dividend is not None and isinstance(atom.divisor, int) and atom.divisor > 0:
+        return dividend // atom.divisor
+    return 0 if dividend is not None and dividend >= 0 and at_least(atom.divisor, 0) else None
 
 
 def at_least(a: Dim, b: Dim) -> bool:
@@ -56,7 +74,7 @@ def positive_part(dim: Dim) -> Dim:
 
 
 def smaller(a: Dim, b: Dim) -> Dim:
-    """Returns the minimum of two non-negative sizes, named `min(...)` if it is not provable which one is smaller.
+    """Returns the minimum of two sizes of axes, which are not negative, named `min(...)` if it is not provable which one is smaller.
 
     >>> n = SymDim.named("n")
     >>> smaller(n, n + 1), smaller(4, n), smaller(n, 4)

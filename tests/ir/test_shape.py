@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from passat.ir.bounds import positive_part, smaller
+from passat.ir.bounds import least, positive_part, smaller
 from passat.ir.dim_text import parse_dim
 from passat.ir.shape import (
     ANY,
@@ -79,6 +79,16 @@ def test_arithmetic_over_names_agrees_with_integers(formula: Formula, at: Sizes)
     assert evaluate_dim(symbolic, at) == replace_names(symbolic, at) == exact
     rest = replace_names(symbolic, {"n": at["n"]})
     assert isinstance(rest, Any) or evaluate_dim(rest, at) == exact
+
+
+@settings(max_examples=share(100, 300))
+@given(formulas(), st.fixed_dictionaries(dict.fromkeys("nmk", st.integers(0, 6))))
+def test_a_lower_bound_assumes_only_that_names_are_not_negative(formula: Formula, at: Sizes) -> None:
+    exact = formula(at.__getitem__)
+    bound = least(formula(SymDim.named))
+    assume(isinstance(exact, int) and bound is not None)
+    assert isinstance(exact, int)
+    assert bound is None or bound <= exact
 
 
 @settings(max_examples=share(35, 100))

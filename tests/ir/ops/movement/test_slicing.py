@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from passat.ir.bounds import FAR, ceiling, least, positive_part, smaller
 from passat.ir.op import OpTypeError, get_op
 from passat.ir.ops.slicing import END, compose_slices, is_identity_slice, slice_length, taken_places
-from passat.ir.shape import ANY, Any, Dim, SymDim
+from passat.ir.shape import ANY, Any, Dim, SymDim, extreme
 from passat.ir.types import TensorType
 from tests.share import share
 
@@ -62,6 +62,8 @@ def test_lengths_are_right_for_all_sizes(bench: "Bench", size: Dim, begin: Dim, 
         (ANY, 0, END, 1, ANY),
         (ANY, 0, 0, 1, 0),
         (8, 0, N, 1, smaller(8, N)),
+        (smaller(N, M) + 4, 0, 4, 1, 4),
+        (extreme("min", N - 4, M) + 4, 0, 4, 1, smaller(4, extreme("min", N - 4, M) + 4)),  # 0 for N = 0
         (8, N, END, 1, positive_part(8 - N)),
     ],
 )
