@@ -4,6 +4,7 @@
 A comparison of named sizes holds only if it holds for all values of the names. Unknown sizes satisfy no comparison.
 """
 
+import inspect
 import math
 import operator
 from collections.abc import Callable
@@ -14,7 +15,8 @@ from passat.ir.attrs import Attrs
 from passat.ir.bounds import at_least
 from passat.ir.shape import Any, Shape, SymDim
 from passat.rules.guards import Reject, Term, computed, guard
-from passat.rules.symbolic import COMPARISON, NEGATIVE, PART, POWER, PRODUCT, SUM, notation
+from passat.rules.pattern import Computed
+from passat.rules.symbolic import COMPARISON, NEGATIVE, PART, POWER, PRODUCT, SUM, AttributeTerm, notation
 
 
 @guard
@@ -186,6 +188,24 @@ def item(value: AnyValue, key: int | str) -> AnyValue:
     if isinstance(value, (tuple, list)) and isinstance(key, int) and -len(value) <= key < len(value):
         return value[key]
     raise Reject(f"{value!r} has no element {key!r}")
+
+
+_NUMBERS: Final = (sum_of, difference, product, quotient, floor_quotient, remainder, power, magnitude, rank)
+
+
+def never_equals(term: AttributeTerm, value: object) -> str:
+    """Why a rank, a size, a result of arithmetic or a shape equals no such value, whatever the rule matches; '' if it may."""
+    if isinstance(value, AttributeTerm) or not isinstance(term, Computed):
+        return ""
+    if _is_call(term, sizes):
+        fits = isinstance(value, (tuple, list)) and all(isinstance(entry, (AttributeTerm, int, float)) for entry in value)
+        return "" if fits else f"{term!r} is a tuple of numbers"
+    is_number = _is_call(term, *_NUMBERS) or (_is_call(term, item) and _is_call(term.args[0], sizes))
+    return f"{term!r} is a number" if is_number and not isinstance(value, (int, float)) else ""
+
+
+def _is_call(term: object, *makers: Callable[..., Computed]) -> bool:
+    return isinstance(term, Computed) and any(term.function is inspect.unwrap(maker) for maker in makers)
 
 
 def _calculate(function: Callable[..., AnyValue], *numbers: AnyValue) -> AnyValue:

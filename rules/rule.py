@@ -229,8 +229,8 @@ class Rule:
         """The rule in both directions. It needs the e-graph, since the reverse direction alone does not improve programs."""
         if tensor_holes(self.lhs) - tensor_holes(self.rhs) or attr_holes(self.lhs) - attr_holes(self.rhs):
             raise RuleError(f"rule [{self!r}]: the reverse direction would not bind every hole")
-        if self.kind == LOWERING:
-            raise RuleError(f"rule [{self!r}]: a lowering rule has no reverse direction")
+        if self.kind in (JOINING, LOWERING, EAGER):
+            raise RuleError(f"rule [{self!r}]: {'an' if self.kind == EAGER else 'a'} {self.kind} rule has no reverse direction")
         both = self._but(back=True)
         both.directions()  # raises for a right side that cannot be a left side
         return both
@@ -243,7 +243,12 @@ class Rule:
             return self
         if kind not in makers:
             raise RuleError(f"rule [{self!r}]: the kinds of rules are {', '.join(sorted(makers))}, not {kind!r}")
-        return makers[kind](self)
+        return makers[kind](self if self.back or self.kind == MULTI_PATTERN else self._but(kind=REDUCING))
+
+    def _of_kind(self, kind: str) -> "Rule":
+        if self.kind not in (REDUCING, MULTI_PATTERN, kind):
+            raise RuleError(f"rule [{self!r}]: a rule has one kind, and this one is {self.kind} already: it cannot be {kind}, too")
+        return self._but(kind=kind)
 
     def _reducing(self) -> "Rule":
         if self.back:
@@ -255,7 +260,7 @@ class Rule:
 
         By default a rule is *reducing*: the matched node is retired from matching, which keeps saturation small.
         """
-        return self._but(kind=EXPLORING)
+        return self._of_kind(EXPLORING)
 
     def joining(self) -> "Rule":
         """Applies the rule only where its right side already exists, up to the order of operands, and unites the two. This proves sums in
@@ -263,16 +268,16 @@ class Rule:
 
         A rule that regroups, `(x + y) + z >> x + (y + z)`, also applies where `y + z` exists, or brings two operands together that another
         sum has, too (`passat.rules.engine.common_parts`)."""
-        if self.back or self.kind == LOWERING:
-            raise RuleError(f"rule [{self!r}]: a joining rule has one direction, and is not lowering")
-        return self._but(kind=JOINING)
+        if self.back:
+            raise RuleError(f"rule [{self!r}]: a joining rule has one direction")
+        return self._of_kind(JOINING)
 
     def lowering(self) -> "Rule":
         """Marks the rule as a decomposition of an operator that the target lacks. It runs after all other rules of its pass, and excludes
         the matched node from extraction, regardless of cost."""
         if self.back:
             raise RuleError(f"rule [{self!r}]: a bidirectional rule cannot be lowering")
-        return self._but(kind=LOWERING)
+        return self._of_kind(LOWERING)
 
     def eager(self) -> "Rule":
         """Applies the rule to each node when it is added to the e-graph; the right side replaces the node, which is not available for
@@ -280,7 +285,7 @@ class Rule:
         deep = [part for part in pattern_parts(self.lhs) if not isinstance(part, (PVar, PConst, PTuple))]
         if self.back or (deep and not isinstance(self.lhs, PGet)):
             raise RuleError(f"rule [{self!r}]: the left side of an eager rule is one operator over holes, and the rule has one direction")
-        return self._but(kind=EAGER)
+        return self._of_kind(EAGER)
 
     def budget(self, matches: int) -> "Rule":
         """Gives the rule its own budget instead of `rules.rule_matches`; a rule that finds more matches in an iteration is banned

@@ -201,6 +201,8 @@ def _compared(name: str, own: AttributeTerm, symbol: str, other: object) -> "Gua
         )
     if ordered and (isinstance(other, bool) or not isinstance(other, (AttributeTerm, int, float))):
         raise RuleError(f"{own!r} {symbol} {other!r}: {other!r} is neither an attribute nor a number; == and != compare other values")
+    if not ordered and (reason := attribute_arithmetic.never_equals(own, other)):
+        raise RuleError(f"{own!r} {symbol} {other!r}: {reason}, which never equals {other!r}")
     made: Guard = getattr(attribute_arithmetic, name)(own, other)
     return made
 

@@ -113,6 +113,9 @@ class Inquiry:
         if rule is None and (walk := self._walk(name)) is not None:
             findings = about_walk(walk.info.name, self._watched(node), node)
             return Answer(name, _first_sentence(walk), (walk.info.name,), tuple(findings), node)
+        if rule is None and self.is_set(name):
+            forms = self.rules_of(name)
+            raise WhyNotError(f"{name!r} stands for {len(forms)} rules, such as {forms[0]!r}; why_not_set answers for all of them")
         if rule is None:
             if not_a_form := self._not_a_form(name):
                 raise WhyNotError(not_a_form)

@@ -102,6 +102,8 @@ def test_kinds_of_rules() -> None:
     assert plain.kind == REDUCING
     assert plain.exploring().kind == EXPLORING
     assert plain.lowering().kind == LOWERING
+    assert plain.exploring().exploring().kind == EXPLORING
+    assert plain.exploring().of_kind("lowering").kind == LOWERING
     assert (x + y >> y + x).and_back().kind == EXPLORING
     from passat.rules import each, joined, parts
 
@@ -122,6 +124,12 @@ def test_kinds_of_rules() -> None:
         (lambda: (x + y >> y + x).budget(0), "a budget is at least one match, not 0"),
         (lambda: (x + y >> y + x).and_back().lowering(), "a bidirectional rule cannot be lowering"),
         (lambda: (x + y >> y + x).lowering().and_back(), "a lowering rule has no reverse direction"),
+        (lambda: (x + y >> y + x).eager().and_back(), "an eager rule has no reverse direction"),
+        (lambda: (x + y >> y + x).joining().and_back(), "a joining rule has no reverse direction"),
+        (lambda: (x + y >> y + x).exploring().lowering(), "one kind, and this one is exploring already: it cannot be lowering, too"),
+        (lambda: (x + y >> y + x).lowering().exploring(), "one kind, and this one is lowering already: it cannot be exploring, too"),
+        (lambda: (x + y >> y + x).eager().joining(), "one kind, and this one is eager already: it cannot be joining, too"),
+        (lambda: (x + y >> y + x).joining().eager(), "one kind, and this one is joining already: it cannot be eager, too"),
     ],
 )
 def test_rejected_nodes(make: object, said: str) -> None:

@@ -61,7 +61,7 @@ def test_attributes_are_planned(asked: tuple[Guard, ...]) -> None:
     assert is_found((op.abs(op.abs(op.nn.leaky_relu(inner, alpha=b))) >> op.abs(op.nn.leaky_relu(inner, alpha=b))).when(*asked))
 
 
-@pytest.mark.parametrize("asked", [x.shape[0] == "two", x.ndim == (1,), x.dtype == 3, x.shape[0] < 0, x.shape > 3, a == x.dtype], ids=repr)
+@pytest.mark.parametrize("asked", [x.shape[0] == 2.5, x.ndim == -1, x.dtype == 3, x.shape[0] < 0, x.shape > 3, a == x.dtype], ids=repr)
 def test_a_comparison_that_never_holds_is_reported(asked: Guard) -> None:
     rule = op.abs(op.nn.leaky_relu(x, alpha=a)) >> op.abs(op.abs(op.nn.leaky_relu(x, alpha=a)))
     report = check_rule(rule.when(asked).named("Own.never"), instances=10).report
