@@ -13,7 +13,10 @@ _LONGEST: Final = 4096
 """Longer texts are names: models may have any text, and reading it takes up to quadratic time."""
 _DIGITS: Final = 19
 """Texts with numbers of more digits are names."""
-_EXPRESSION = re.compile(r"\s*(\d+|//|[A-Za-z_][\w.]*|[-+*(),])")
+_EXPRESSION: Final = re.compile(r"\s*(\d+|//|[A-Za-z_][\w.]*|[-+*(),])")
+_HYPHENATED: Final = re.compile(r" ?(\d+(?= |$)|[A-Za-z_][\w.]*(?:-[\w.]+)*|[-+])")
+_SPACED: Final = re.compile(r"-?[\w.]+(-[\w.]+)*( [-+] [\w.]+(-[\w.]+)*)*")
+"""Sums and differences with spaces around their signs, as exporters write them: a minus without spaces is a hyphen in a name."""
 
 
 def parse_dim(text: str) -> Dim:
@@ -21,6 +24,12 @@ def parse_dim(text: str) -> Dim:
 
     >>> parse_dim("2*batch + 1"), parse_dim("7"), parse_dim("4*((n + 1)//2)"), parse_dim("floor(x)")
     (2*batch + 1, 7, 4*((n + 1)//2), floor(x))
+
+    A minus without spaces is a hyphen in a name, unless the text has other operators than spaced signs.
+
+    >>> from passat.ir.shape import names_in
+    >>> [names_in(parse_dim(text)) for text in ("seq-len", "seq-len + 1", "seq - len", "2*n-1")]
+    [['seq-len'], ['seq-len'], ['len', 'seq'], ['n']]
     """
     tokens = _tokens(text)
     try:
@@ -80,8 +89,9 @@ def _tokens(text: str) -> Sequence[str]:
         return ()
     tokens: list[str] = []
     position = 0
+    expression = _HYPHENATED if "-" in text and _SPACED.fullmatch(text) else _EXPRESSION
     while position < len(text):
-        found = _EXPRESSION.match(text, position)
+        found = expression.match(text, position)
         if found is None:
             return ()
         tokens.append(found[1])

@@ -24,6 +24,7 @@ from passat.ir.shape import (
     extreme,
     is_static,
     may_equal,
+    names_in,
     product,
     replace_names,
     same_dim,
@@ -65,6 +66,25 @@ def formulas(draw: st.DrawFn, depth: int = 3) -> Formula:
     if kind == "max":
         return lambda leaf: extreme("max", a(leaf), b(leaf))
     return lambda leaf: a(leaf) - divide(a(leaf), b(leaf)) * b(leaf)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("seq-len", ["seq-len"]),
+        ("audio-1", ["audio-1"]),
+        ("seq-len + 1", ["seq-len"]),
+        ("seq-len - past-len", ["past-len", "seq-len"]),
+        ("1 - n", ["n"]),
+        ("2*n-1", ["n"]),
+        ("(n-1)//4 + 1", ["n"]),
+        ("n -1", ["n"]),
+    ],
+)
+def test_a_minus_without_spaces_is_a_hyphen_in_a_name(text: str, names: list[str]) -> None:
+    dim = parse_dim(text)
+    assert names_in(dim) == names
+    assert parse_dim(repr(dim)) == dim
 
 
 sizes = st.fixed_dictionaries({"n": st.integers(1, 50), "m": st.integers(1, 50), "k": st.integers(1, 5)})
