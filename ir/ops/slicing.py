@@ -275,7 +275,7 @@ def _compose(size: Dim, first: tuple[int, int, int], then: tuple[int, int, int])
         return first
     if first[2] == then[2] == 1 and min(*first[:2], *then[:2]) >= 0:
         end = END if then[1] >= FAR else first[0] + then[1]
-        return (first[0] + then[0], min(first[1], end), 1)
+        return (min(first[0] + then[0], END), min(first[1], end), 1)  # END is the largest integer of 64 bits
     return None
 
 

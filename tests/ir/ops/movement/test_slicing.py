@@ -116,6 +116,11 @@ def test_sizes_of_the_two_parts_of_an_axis_add_up() -> None:
             assert repr(smaller(cut, size) + 2 * positive_part(size - cut)).count("max(0, ") == 1
 
 
+def test_a_slice_from_the_end_of_a_slice_has_indices_of_64_bits() -> None:
+    merged = compose_slices((N,), attrs_of((1, END, 1), 0), attrs_of((END, END, 1), 0))
+    assert merged == attrs_of((END, END, 1), 0)
+
+
 parts = st.tuples(ends, ends, strides)
 
 
