@@ -13,8 +13,10 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
+from multiprocessing import resource_tracker
+from types import FrameType
 from typing import Any as AnyValue
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from passat.ir.passat_error import PassatError
 
@@ -86,16 +88,21 @@ def _outcome(job: Job[ResultT_co]) -> ResultT_co | Exception:
 def _elsewhere(job: Job[ResultT_co]) -> ResultT_co | Exception:
     """Runs a job in another process: Ctrl-C interrupts it, as in this process, and errors are converted to picklable ones."""
     usual = signal.getsignal(signal.SIGINT)
-    ignored = usual is signal.SIG_IGN and threading.current_thread() is threading.main_thread()
+    held = usual is _hold or signal.SIGINT in _blocked_signals()
+    other = multiprocessing.parent_process() is not None and threading.current_thread() is threading.main_thread()
+    between = (_hold if held else signal.SIG_IGN if usual is signal.SIG_IGN else None) if other else None
     try:
-        if ignored:
+        if between is not None:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            _set_blocked_signals(_blocked_signals() - {signal.SIGINT})  # raises what came while this process started
+            if _HELD:
+                raise KeyboardInterrupt
         found = _outcome(job)
     except KeyboardInterrupt:
         return InterruptedError("interrupted")
     finally:
-        if ignored:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if between is not None:
+            signal.signal(signal.SIGINT, between)
     if not isinstance(found, Exception):
         return found
     try:
@@ -105,6 +112,14 @@ def _elsewhere(job: Job[ResultT_co]) -> ResultT_co | Exception:
         error.exit_code = getattr(found, "exit_code", None)  # type: ignore[misc]  # of this one
         return error
     return found
+
+
+_HELD: Final[list[int]] = []
+"""The interruptions that a process of a pool received between two jobs: the next one ends with them."""
+
+
+def _hold(number: int, frame: FrameType | None) -> None:
+    _HELD.append(number)
 
 
 class _Sent(Generic[ResultT_co]):
@@ -151,12 +166,13 @@ def _run(executor: Executor, jobs: Mapping[int, Job[ResultT_co]], most: int | No
     waiting: dict[int, Future] = {}
     pending = deque(jobs)
     interrupt: KeyboardInterrupt | None = None
+    starting = _ignoring_interrupts if most is None else _holding_interrupts
     while waiting or (pending and interrupt is None):
         try:
             while pending and interrupt is None and (most is None or len(waiting) < most):
                 number = pending.popleft()
                 try:
-                    with _ignoring_interrupts():  # processes that are started now must not end with a traceback
+                    with starting():  # processes that are started now must not end with a traceback
                         waiting[number] = executor.submit(_elsewhere, jobs[number])
                 except Exception as error:
                     yield number, _ExecutorError(error, started=False)
@@ -172,6 +188,8 @@ def _run(executor: Executor, jobs: Mapping[int, Job[ResultT_co]], most: int | No
             if most is not None and type(error) is not KeyboardInterrupt:  # Ctrl-C goes to all processes, SIGTERM to one
                 _interrupt_children()
             waiting = {number: future for number, future in waiting.items() if future.cancel() is False}
+            for number, running in waiting.items():  # the number that was taken when the interruption came is lost
+                running.add_done_callback(lambda _, number=number: done.put(number))
             continue
         future = waiting.pop(number, None)
         if future is None:  # it was not started
@@ -193,6 +211,7 @@ def _interrupt_children() -> None:
 
 @contextlib.contextmanager
 def _ignoring_interrupts() -> Iterator[None]:
+    """Ignores Ctrl-C, as do processes that an executor of a user starts meanwhile."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -203,11 +222,43 @@ def _ignoring_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, usual)
 
 
+@contextlib.contextmanager
+def _holding_interrupts() -> Iterator[None]:
+    """Holds Ctrl-C back. Processes that are started meanwhile inherit this, and hold it back until they run a job."""
+    usual = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(usual):
+        yield
+        return
+    held: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda *how: held.append(how))
+    blocked = _blocked_signals()
+    _set_blocked_signals(blocked | {signal.SIGINT})
+    try:
+        yield
+    finally:
+        _set_blocked_signals(blocked)
+        signal.signal(signal.SIGINT, usual)
+        if held:
+            usual(*held[0])
+
+
+def _blocked_signals() -> set[int]:
+    """The signals that the thread blocks; none on Windows."""
+    return set(signal.pthread_sigmask(signal.SIG_BLOCK, ())) if hasattr(signal, "pthread_sigmask") else set()
+
+
+def _set_blocked_signals(numbers: set[int]) -> None:
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_SETMASK, numbers)
+
+
 def _in_processes(processes: int, jobs: Mapping[int, Job[ResultT_co]]) -> Iterator[tuple[int, ResultT_co | Exception]]:
     """The outcomes of jobs in processes of this machine. A process that ends also ends the others: the jobs that were running run again,
     each in a separate process, and the rest as before."""
     jobs = {number: _Sent(job) for number, job in jobs.items()}
     spawn, rest, lost = multiprocessing.get_context("spawn"), jobs, list[int]()
+    if hasattr(signal, "pthread_sigmask"):
+        resource_tracker.ensure_running()  # what starts it unblocks Ctrl-C
     while rest:
         before, unstarted = len(lost), dict[int, Job[ResultT_co]]()
         most = min(processes, len(rest))

@@ -1,7 +1,10 @@
 """Ctrl-C at each stage of an optimization: before the result is decided, the best program so far is returned, or the input if there is
 none; later, nothing is written."""
 
+import concurrent.futures
+import multiprocessing.process
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -14,7 +17,17 @@ from typer.testing import CliRunner
 
 import passat
 from passat.cli.app import Terminated, app
+from passat.jobs import run_jobs
 from passat.render import ProgressLine
+
+
+class Number:
+    """A job."""
+
+    name = "a number"
+
+    def __call__(self) -> int:
+        return 7
 
 
 def negations() -> ModelProto:
@@ -95,6 +108,50 @@ def test_an_interruption_outside_of_stages_is_reported_too(
     monkeypatch.setattr("passat.cli.passes.errors", pressed)
     result = CliRunner().invoke(app, ["order"])
     assert (result.exit_code, result.stderr) == (code, f"error: {said}\n")
+
+
+class Lossy(queue.SimpleQueue[int]):
+    """A queue in which Ctrl-C arrives between the taking of an element and its use."""
+
+    pressed = False
+
+    def get(self, block: bool = True, timeout: float | None = None) -> int:
+        found = super().get(block, timeout)
+        if not Lossy.pressed:
+            Lossy.pressed = True
+            raise KeyboardInterrupt
+        return found
+
+
+def test_an_interruption_while_a_process_starts_is_held_back() -> None:
+    """By this process until it has started the other one, and there until it runs the job."""
+    outcomes = run_jobs({0: Number(), 1: Number()}, processes=2)
+    spawn = multiprocessing.process.BaseProcess.start
+
+    def pressed(process: multiprocessing.process.BaseProcess) -> None:
+        spawn(process)
+        signal.raise_signal(signal.SIGINT)
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGINT)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(multiprocessing.process.BaseProcess, "start", pressed)
+        number, found = next(outcomes)
+    assert number == 0
+    assert isinstance(found, InterruptedError)
+    with pytest.raises(KeyboardInterrupt):
+        next(outcomes)
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_job_that_ends_with_an_interruption_is_not_waited_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        monkeypatch.setattr("passat.jobs.queue.SimpleQueue", Lossy)
+        outcomes = run_jobs({0: Number()}, executor=pool)
+        assert next(outcomes) == (0, 7)
+        with pytest.raises(KeyboardInterrupt):
+            next(outcomes)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
