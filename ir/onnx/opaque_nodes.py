@@ -18,7 +18,16 @@ from passat.ir.onnx.errors import OnnxError, require_text
 from passat.ir.onnx.frame import NOT_KEPT, copy_fields
 from passat.ir.onnx.opaque import REGIONS, OpaqueOp, escape, is_stateful, opaque_name
 from passat.ir.onnx.read_again import read_operand
-from passat.ir.onnx.scope import GRAPH, Scope, all_names, attribute_graphs, describe, free_names, inner_nodes, rename_free
+from passat.ir.onnx.scope import (
+    GRAPH,
+    Scope,
+    all_names,
+    attribute_graphs,
+    describe,
+    free_names,
+    inner_nodes,
+    rename_captured,
+)
 from passat.ir.onnx.tensors import tensor_proto
 from passat.ir.onnx.value_types import UNKNOWN, show_type, type_of
 from passat.ir.onnx_mapping import OnnxNode
@@ -217,8 +226,9 @@ def _close(attributes: Sequence[AttributeProto], scope: Scope) -> tuple[list[Att
         copy = AttributeProto()
         copy.CopyFrom(attribute)
         for graph in attribute_graphs(copy):
-            for name in free_names(graph):
+            free = free_names(graph)
+            for name in free:
                 names.setdefault(name, inference.outer_name(len(names)))
-            rename_free(graph, names)
+            rename_captured(graph, {name: names[name] for name in free})
         closed.append(copy)
     return closed, [scope.find(name) for name in names]

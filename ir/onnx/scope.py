@@ -156,6 +156,34 @@ def rename_free(graph: GraphProto, names: Mapping[str, str]) -> None:
         value.name = inner.get(value.name, value.name)
 
 
+def rename_captured(graph: GraphProto, names: Mapping[str, str]) -> None:
+    """Renames all outer names that a graph reads, in place, and those of its own values that have one of the new names."""
+    own = defined_names(graph) | all_names(attribute for node in graph.node for attribute in node.attribute)
+    if own.isdisjoint(names.values()):
+        rename_free(graph, names)
+        return
+    taken = {*own, *names, *names.values()}
+    fresh = (name for number in itertools.count() if (name := f"inner:{number}") not in taken)
+    between = dict(zip(names, fresh, strict=False))
+    rename_free(graph, between)
+    _rename_own(graph, dict(zip(sorted(own.intersection(names.values())), fresh, strict=False)))
+    rename_free(graph, {new: names[name] for name, new in between.items()})
+
+
+def _rename_own(graph: GraphProto, names: Mapping[str, str]) -> None:
+    """Renames values of a graph and its subgraphs, in place. None of the old names is that of an outer value."""
+    for values in (graph.input, graph.output, graph.value_info, graph.initializer, [sparse.values for sparse in graph.sparse_initializer]):
+        for value in values:
+            value.name = names.get(value.name, value.name)
+    for node in graph.node:
+        for places in (node.input, node.output):
+            for i, name in enumerate(places):
+                if name in names:
+                    places[i] = names[name]
+        for subgraph in subgraphs(node):
+            _rename_own(subgraph, names)
+
+
 def nodes_of(model: ModelProto) -> Iterable[NodeProto]:
     """All nodes of a model: those of its graph, of subgraphs, and of local functions."""
     for nodes in (model.graph.node, *(function.node for function in model.functions)):

@@ -232,6 +232,27 @@ def test_operators_with_subgraphs_keep_their_captures(parse: Parse, run: Run, re
         np.testing.assert_array_equal(run(out, feeds)[0], run(model, feeds)[0])
 
 
+@pytest.mark.parametrize("own", ["outer:0", "outer:1", "inner:0"])
+def test_values_of_a_body_with_the_names_of_captured_values(own: str, parse: Parse, run: Run, rebuilt: Rebuilt) -> None:
+    """An opaque body calls what it captures `outer:0`, `outer:1` ..."""
+    model = parse(
+        """g (float[2] x, float[2] k) => (float[2] y) {
+            h = Relu(k)
+            s = SequenceConstruct(x, x)
+            m = SequenceMap (s) <body = each (float[2] e) => (float[2] r) { own = Add(e, h) sum = Sub(own, k) r = Mul(own, sum) }>
+            first = Constant<value_int = 0>()
+            y = SequenceAt(m, first)
+        }"""
+    )
+    body = next(node.attribute[0].g for node in model.graph.node if node.op_type == "SequenceMap")
+    for node in body.node:
+        node.input[:] = [own if name == "own" else name for name in node.input]
+        node.output[:] = [own if name == "own" else name for name in node.output]
+    out = to_onnx(rebuilt(from_onnx(model)))
+    onnx.checker.check_model(out)
+    np.testing.assert_array_equal(run(out, {"x": X, "k": K})[0], run(model, {"x": X, "k": K})[0])
+
+
 @pytest.mark.parametrize(
     ("domain", "call", "function"),
     [
