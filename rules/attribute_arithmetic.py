@@ -194,7 +194,7 @@ _NUMBERS: Final = (sum_of, difference, product, quotient, floor_quotient, remain
 
 
 def never_equals(term: AttributeTerm, value: object) -> str:
-    """Why a rank, a size, a result of arithmetic or a shape equals no such value, whatever the rule matches; '' if it may."""
+    """Why a rank, a size, a result of arithmetic or a shape equals no such value in any match; '' if it may."""
     if isinstance(value, AttributeTerm) or not isinstance(term, Computed):
         return ""
     if _is_call(term, sizes):
