@@ -171,6 +171,7 @@ def rewritten(text: str) -> str:
                 printed = console(body, folder)
             else:
                 return found[0]
+            printed = re.sub(rf"'({re.escape(name)}\S*)'", r"\1", printed)  # quoted if the temporary folder has a space
             return f"```{kind}\n{printed}```".replace(name, "/tmp/here")
 
         return BLOCK.sub(replace, text)
