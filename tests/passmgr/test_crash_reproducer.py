@@ -4,6 +4,7 @@ replays."""
 import base64
 import json
 import os
+import shlex
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -112,7 +113,7 @@ def test_a_crash_in_a_nested_pipeline_is_written_and_replays(folder: Path) -> No
     )
     start = program(SMALL, LARGE)
     error = crash(pipeline, start, folder, opt_level=1, disabled_pass=["Other"], config={"passmgr.resolve": "graph"})
-    assert any(note == f"{folder} contains a reproducer: passat replay {folder}" for note in error.__notes__)
+    assert any(note == f"{folder} contains a reproducer: passat replay {shlex.quote(str(folder))}" for note in error.__notes__)
     data = data_of(folder)
     assert data["pass"] == {
         "name": "RaisesOnLarge",
@@ -577,7 +578,7 @@ def test_a_module_that_a_check_rejects_is_a_crash_of_the_pass(folder: Path, pipe
 
 def test_the_command_has_the_arguments_that_it_takes(folder: Path) -> None:
     reproducer = CrashReproducer(folder, arguments=["--rules", "my rules.py"])
-    assert reproducer.command == f"passat replay {folder} --rules 'my rules.py'"
+    assert reproducer.command == shlex.join(["passat", "replay", str(folder), "--rules", "my rules.py"])
     with pytest.raises(OverflowError), PassContext(instruments=[reproducer]):
         RaisesOnLarge()(program(LARGE))
     assert "\nTo run it again:    passat replay crash --rules 'my rules.py'\n" in (folder / "README.txt").read_text()

@@ -3,6 +3,7 @@
 import importlib.metadata
 import json
 import random
+import shlex
 import sys
 from collections.abc import Iterable
 from itertools import pairwise
@@ -377,7 +378,7 @@ def test_the_failure_of_a_pass_that_lands_is_replayed_with_its_file(tmp_path: Pa
     )
     failed = run("optimize", RESNET, "-o", "out.onnx", "--rules", file, "--reproducer", "crash")
     assert (failed.exit_code, Path("out.onnx").exists()) == (1, False)
-    assert f"passat replay {tmp_path / 'crash'} --rules {file} reproduces it" in failed.stderr
+    assert f"{shlex.join(['passat', 'replay', str(tmp_path / 'crash'), '--rules', str(file)])} reproduces it" in failed.stderr
     again = run("replay", "crash", "--rules", file)
     assert again.stdout == "the pass Failing on the saved module fails the same way: ArithmeticError: no\n"
     registry._ENTRIES.pop("transform.Failing")  # as in another process
