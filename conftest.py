@@ -1,4 +1,4 @@
-"""Shared by all tests: the same surroundings everywhere, a command line that is built once, and the share of random examples in CI."""
+"""Shared by all tests and doctests: the same surroundings, a command line that is built once, and the share of random examples in CI."""
 
 import contextlib
 import functools
