@@ -118,7 +118,7 @@ register_option(
     "rules.rule_matches",
     int,
     _DEFAULTS.rule_matches,
-    "Matches per iteration above which a rule is banned for a while (back-off).",
+    "Matches per iteration above which a rule is banned for a while (back-off), and in all, per 200 nodes, above which it ends.",
     minimum=0,
 )
 register_option(

@@ -92,10 +92,14 @@ SATURATED: Final = Stop(StopReason.SATURATED)
 INTERRUPTED: Final = Stop(StopReason.INTERRUPTED)
 
 
+_RULE_MATCHES: Final = 5_000
+
+
 class Limits(NamedTuple):
     """Limits at which saturation stops and the best program so far is extracted: nodes added to the program's own, matches processed (one
     that folds a constant counts as fifty), iterations, and growth of the process in megabytes. A rule that exceeds `rule_matches` in an
-    iteration is banned for a while (`Backoff`). `unions` bounds rule applications, for bisection.
+    iteration is banned for a while (`Backoff`), and one that exceeds its share (`share`) for the rest of the phase. `unions` bounds rule
+    applications, for bisection.
 
     `seconds` bounds wall time. It has no default, since load on the machine would change results. `memory` is a safety net far above the
     memory that the other limits allow.
@@ -106,8 +110,13 @@ class Limits(NamedTuple):
     rounds: int = 12
     seconds: float = math.inf
     memory: float = 8192.0
-    rule_matches: int = 10_000
+    rule_matches: int = _RULE_MATCHES
     unions: int | None = None
+
+    def share(self, nodes: int) -> int:
+        """The maximum number of matches of one rule in a phase: `rule_matches`, or its default if it is lower, for each 200 nodes of the
+        program. Exports of models need up to 3,000, all rules together; more are forms of a few nodes in all orders."""
+        return max(self.rule_matches, _RULE_MATCHES) * max(nodes, 200) // 200
 
 
 class LimitReached(Exception):

@@ -128,6 +128,18 @@ def may_explode(graph: Graph, initial: int) -> bool:
     return len(graph) >= 2 * initial + 10_000 or max(map(len, graph.members.values()), default=1) >= LARGE
 
 
+def excessive(graph: Graph, queries: Sequence[Asked], asked: Iterable[int], most: int) -> list[int]:
+    """The queries that would each find more than `most` matches."""
+    large = [number for number, bound in _bounds(graph, queries, asked).items() if bound > most]
+    found: list[int] = []
+    for number in large:
+        matcher, variant, _ = queries[number]
+        candidates = [_having(graph, matcher.root, i, symbol) for i, symbol in _inner(variant)]
+        if _ways(graph, variant, min(candidates, key=len), most) > most:
+            found.append(number)
+    return found
+
+
 def foresee(graph: Graph, queries: Sequence[Asked], asked: Iterable[int], most: int) -> bool:
     """True if the queries would find more than `most` matches: an e-class of a thousand nodes that are not retired matches a thousand times
     below each of its users. Counts them for the queries that may find most, until the bounds of the others suffice."""

@@ -10,9 +10,9 @@ from passat.rules.engine.directions import Directions, Stage, reachable
 from passat.rules.engine.edges import Edges
 from passat.rules.engine.egraph import EngineError, Query
 from passat.rules.engine.graph import TUPLE, Graph, Symbol
-from passat.rules.engine.limits import Backoff, Budget, LimitReached, Limits, Stop, StopReason
+from passat.rules.engine.limits import SATURATED, Backoff, Budget, LimitReached, Limits, Stop, StopReason
 from passat.rules.engine.matching import Matcher
-from passat.rules.engine.mirror import Asked, Mirror, Retired, foresee, may_explode
+from passat.rules.engine.mirror import Asked, Mirror, Retired, excessive, foresee, may_explode
 from passat.rules.engine.report import Round, RuleStatistics, Saturation
 from passat.rules.engine.trace import Application, Steps
 from passat.rules.engine.variant import Placed
@@ -26,6 +26,8 @@ _CHECKED: Final = 256
 _FOLDED: Final = 50
 """Weight of a match whose result an eager rule replaced, in matches: folding a constant takes about as long. Products of constants in
 different orders differ by rounding, so each order folds a new constant."""
+_FOLDED_OF_SHARE: Final = 10
+"""Its weight in the share of a rule. It is smaller, since a chain of constants needs one such match for each link."""
 
 
 class Saturator:
@@ -51,6 +53,11 @@ class Saturator:
         self._queries = _queries_of(graph, stages)
         self._edges = Edges(graph)
         self._mirror = Mirror(graph, self._queries, self._edges)
+        self._share = limits.share(self.initial)
+        self._spent: dict[str, int] = {}
+        """The matches of each rule in this phase, with weights."""
+        self._dropped: set[int] = set()
+        """The queries that would find more than the share of a rule, in this phase."""
         self._phase: Sequence[int] = ()
         self._active: Sequence[int] = ()
         """The queries of the active stages."""
@@ -127,6 +134,7 @@ class Saturator:
         """
         self._activate(numbers, 0)
         self._backoff = Backoff(max(self._limits.rule_matches, self.initial))
+        self._spent, self._dropped = {}, set()
         unions: list[tuple[int, int]] = []
         start = time.perf_counter()
         if not self._mirror.begun:
@@ -282,7 +290,10 @@ class Saturator:
             learned = set()
             if may_explode(self.graph, self.initial):
                 learned = self._follow(self._mirror.step()[0])
-                if foresee(self.graph, self._queries, self._mirror.asked(self._active), self._limits.matches):
+                for number in excessive(self.graph, self._queries, self._asked(), self._share):
+                    self._dropped.add(number)
+                    self._note_spent(self._queries[number][0].name)
+                if foresee(self.graph, self._queries, self._asked(), self._limits.matches):
                     raise LimitReached(StopReason.MATCHES, f"the next iteration would find more than {self._limits.matches}")
             tables, learned = self._match(learned)
             self.result.rounds += 1
@@ -300,7 +311,7 @@ class Saturator:
         self._note_cut(numbers)
         self._load(unions)
         self._follow(self._mirror.step()[0])
-        if done >= self._limits.rounds:
+        if done >= self._limits.rounds and self.result.stopped == SATURATED:
             self.result.stopped = Stop(StopReason.ROUNDS, f"more than {self._limits.rounds}")
 
     def _note_cut(self, numbers: Iterable[int]) -> None:
@@ -313,12 +324,16 @@ class Saturator:
     def _match(self, learned: set[int]) -> tuple[Tables, set[int]]:
         """The new matches, and the e-classes whose facts changed, with those `learned` before. Merges make more queries possible: these are
         asked last."""
-        first = self._mirror.asked(self._active)
+        first = self._asked()
         moved, tables = self._mirror.step(first)
         learned |= self._follow(moved)
         asked = set(first)
-        more = self._mirror.asked([number for number in self._active if number not in asked])
+        more = [number for number in self._asked() if number not in asked]
         return {**tables, **self._mirror.step(more)[1]} if more else tables, learned
+
+    def _asked(self) -> list[int]:
+        """The active queries that can match, without those that would find more than the share of a rule."""
+        return [number for number in self._mirror.asked(self._active) if number not in self._dropped]
 
     def _begin(self, unions: Sequence[tuple[int, int]]) -> None:
         self._decided = unions
@@ -469,6 +484,11 @@ class Saturator:
         graph, budget, steps, key = self.graph, self._budget, self.steps, (number, row)
         matcher, variant, _ = self._queries[number]
         self._seen.add(key)
+        spent = self._spent.get(matcher.name, 0)
+        if spent >= self._share:
+            self._note_spent(matcher.name)
+            return False
+        self._spent[matcher.name] = spent + 1
         budget.matches += 1
         statistics.matches += 1
         size, applied = len(graph.symbols), graph.applied
@@ -480,7 +500,9 @@ class Saturator:
             if steps is not None:
                 steps.reject(matcher, row, str(rejection), self.result.rounds)
             return False
-        budget.matches += _FOLDED * (graph.applied - applied)
+        if graph.applied > applied:
+            budget.matches += _FOLDED * (graph.applied - applied)
+            self._spent[matcher.name] += _FOLDED_OF_SHARE * (graph.applied - applied)
         if matcher.follows_facts:
             self._dependent[key] = None
         if graph.find(built) != root:
@@ -503,6 +525,11 @@ class Saturator:
                 if graph.applied > applied:
                     self._combined |= {root, self._made_for[built]}
         return True
+
+    def _note_spent(self, rule: str) -> None:
+        """Records a rule that has used up its share of the matches."""
+        if self.result.stopped == SATURATED:
+            self.result.stopped = Stop(StopReason.MATCHES, f"more than {self._share} of {rule}")
 
     def _placed(self, matcher: Matcher, row: tuple[int, ...]) -> Placed:
         """The position of a match in the program, for the trace."""

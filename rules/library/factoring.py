@@ -107,11 +107,18 @@ def _origins(x: Term) -> set[int]:
     return {x.cls, *(operand.cls for operands in scaled for operand in operands if operand.constant is None)}
 
 
+@guard
+def has_no_constants(z: Term, x: Term, y: Term) -> bool | str:
+    """The dividend, or both operands of the divisor, are not constants; other rules combine two constants."""
+    return z.constant is None or (x.constant is None and y.constant is None) or "two of the operands are constants"
+
+
 reduced = operator("reduced", "sum", "max", "min")
 linear, extremum = operator("linear", "sum", "mean"), operator("extremum", "max", "min")
 _MOVED: Final = op.reshape(c, newshape=no_axes(c))
 scaling, shifted = cases("of", "linear", "extremum"), cases("of", "mean", "max")
 negated = cases("of", "sum", "max", "min")
+inverse = cases("inverse", "scaled", "divided", "of_quotient", "of_product")
 itself, depth, minus = (
     cases("itself", "added", "subtracted", "first"),
     cases("depth", "nested", "beside"),
@@ -178,7 +185,16 @@ class Factoring(RuleSet):
         (c - (d - x) >> x + (c - d)).when(is_float(x), keeps_type(x, d - x), meet_in_range("subtract", c, d)).inexact(_ORDER)
     )
     shifted_difference = ((c - x) + d >> (c + d) - x).when(is_float(x), keeps_type(x, c - x), meet_in_range("add", c, d)).inexact(_ORDER)
-    scaled_quotient = ((c / x) * d >> (c * d) / x).when(is_float(x), keeps_type(x, c / x), meet_in_range("multiply", c, d)).inexact(_ORDER)
+    scaled_quotient = (
+        (
+            inverse(scaled=(c / x) * d, divided=(c / x) / d, of_quotient=d / (c / x), of_product=d / (x * c))
+            >> inverse(scaled=(c * d) / x, divided=(c / d) / x, of_quotient=x * (d / c), of_product=(d / c) / x)
+        )
+        .when(is_float(x), keeps_type(x, x * c))
+        .when(*inverse.only("scaled", meet_in_range("multiply", c, d)), *inverse.only("divided", meet_in_range("divide", c, d)))
+        .when(*inverse.only("of_quotient of_product", meet_in_range("divide", d, c)))
+        .inexact(_ORDER)
+    )
     scaled_negative = (minus(inside=op.negative(x) * c, outside=op.negative(x * c)) >> x * op.negative(c)).when(is_float(x))
     of_scaled = (
         (
@@ -240,7 +256,7 @@ class Factoring(RuleSet):
     root_of_square = (op.sqrt(x * x) >> op.abs(x)).inexact("two fewer roundings")
     square_of_abs = op.abs(x) * op.abs(x) >> x * x
     reciprocal_of_quotient = (op.reciprocal(x / y) >> y / x).inexact("one rounding instead of two")
-    divided_by_quotient = (z / (x / y) >> (z * y) / x).when(is_float(x), constants_in_range("multiply", z, y)).inexact(_ORDER).exploring()
+    divided_by_quotient = (z / (x / y) >> (z * y) / x).when(is_float(x), has_no_constants(z, x, y)).inexact(_ORDER).exploring()
 
 
 f = operator("f", commutative=True, arity=2, but=("maximum", "minimum"))

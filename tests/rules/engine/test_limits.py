@@ -139,11 +139,40 @@ def test_a_round_that_would_be_too_large_is_not_begun_in_a_small_graph() -> None
     zeros = var("zeros", (2,), "int64")
     function = func(zeros + zeros)
     outcome = apply(rule_pass(Zeros), function, rules__cost="nodes", rules__rule_matches=10**6)
-    assert stopped_at(outcome) == [
-        "stopped at the limit of matches: the next iteration would find more than 1000000; the best program so far was extracted"
-    ]
+    assert stopped_at(outcome)[0].startswith("stopped at the limit of matches: more than 1000000 of Zeros.associate; the best")
     assert outcome.count("nodes") < 10_000
     assert outcome.function.body is outcome.function.params[0]
+
+
+class Passing(RuleSet):
+    """Sums in every order, and a negative that passes one function in each iteration."""
+
+    commute = (x + y >> y + x).exploring()
+    associate = ((x + y) + z >> x + (y + z)).exploring()
+    negative = (op.abs(op.negative(x)) >> op.abs(x)).exploring()
+    absolute = (op.tanh(op.abs(x)) >> op.abs(op.tanh(x))).exploring()
+
+
+def test_a_rule_that_has_used_its_share_lets_others_go_on() -> None:
+    parts: list[Expr] = [var(f"v{i}", (2,)) for i in range(12)]
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    value = ops.abs(total)
+    for _ in range(8):
+        value = ops.tanh(value)
+    outcome = apply(rule_pass(Passing), func(value), rules__cost="nodes")
+    assert stopped_at(outcome)[0].startswith("stopped at the limit of matches: more than 5000 of Passing.associate; the best program")
+    assert outcome.fired("Passing.absolute") == 8
+    assert outcome.count("matched:Passing.associate") == 5000
+    assert outcome.count("matched:Passing.commute") <= 5000
+
+
+@pytest.mark.parametrize(("nodes", "most"), [(10, 5000), (200, 5000), (1000, 25_000)])
+def test_the_share_of_a_rule_grows_with_the_program(nodes: int, most: int) -> None:
+    assert Limits().share(nodes) == most
+    assert Limits(rule_matches=1).share(nodes) == most, "banned rules continue later"
+    assert Limits(rule_matches=10_000).share(nodes) == 2 * most
 
 
 def test_a_prediction_leaves_no_graph_to_the_garbage_collector() -> None:
