@@ -65,18 +65,23 @@ def is_modest(w: Term, v: Term) -> bool | str:
 
 
 @guard
-def keeps_width(w: Term) -> bool | str:
-    """The weight has at least as many columns as rows. The product with the next weight then replaces both at no extra cost, even if the
-    first product has other users."""
-    rows, columns = w.type.concrete_shape
-    return columns >= rows or f"{w.type!r} has more rows than columns"
+def is_no_bottleneck(w: Term, v: Term) -> bool | str:
+    """The size between the weights is not smaller than the one before or the one after. A cheapest grouping of a chain of products does not
+    need such a size: one of its neighbors serves in its place. Where the first weight has at least as many columns as rows, the product of
+    both replaces them at no extra cost even if the first product has other users."""
+    return not _is_bottleneck(w, v) or f"the size between {w.type!r} and {v.type!r} is the smallest"
 
 
 @guard
-def narrows(w: Term) -> bool | str:
-    """The weight has more rows than columns. The product with the next weight may then be larger than both, as in a LoRA adapter."""
+def is_bottleneck(w: Term, v: Term) -> bool | str:
+    """The size between the weights is smaller than those before and after. The product of both may then be larger than both, as in a LoRA
+    adapter."""
+    return _is_bottleneck(w, v) or f"the size between {w.type!r} and {v.type!r} is not the smallest"
+
+
+def _is_bottleneck(w: Term, v: Term) -> bool:
     rows, columns = w.type.concrete_shape
-    return columns < rows or f"{w.type!r} has no more rows than columns"
+    return columns < min(rows, v.type.concrete_shape[-1])
 
 
 @guard
@@ -201,8 +206,8 @@ class MatmulAlgebra(RuleSet):
     of non-constants by cost, with budgets that bound the exponential number of forms. Moves scales of right operands to left ones, and
     transposes into flags of products and past products."""
 
-    meet = _MET.when(keeps_width(_RIGHT_W))
-    meet_larger = _MET.when(narrows(_RIGHT_W)).exploring()
+    meet = _MET.when(is_no_bottleneck(_RIGHT_W, _RIGHT_V))
+    meet_larger = _MET.when(is_bottleneck(_RIGHT_W, _RIGHT_V)).exploring()
     meet_reshaped = (
         (product(_VIEW, v) >> bias(none=_VIEWED, added=_VIEWED + product(b, v), biased=_VIEWED + product(b, v)))
         .when(has_rank(w, 2), has_rank(v, 2), is_stack(x), keeps_row_size(_PLAIN, _VIEW))

@@ -157,16 +157,16 @@ for _first in ("matmul", "dense"):
         for _rule, _size, _unfit in (("meet", 5, 3), ("meet_larger", 3, 5)):
             _linear, _beside = weighed(_first, row, 4, _size), weighed(_first, row, 4, _unfit)
             CASES[f"MatmulAlgebra.{_rule}[{_second}, none, {_first}]"] = case(
-                weighed(_second, _linear, _size, 3), weighed(_second, _beside, _unfit, 3), "rows than columns"
+                weighed(_second, _linear, _size, 4), weighed(_second, _beside, _unfit, 4), "the smallest"
             )
             CASES[f"MatmulAlgebra.{_rule}[{_second}, added, {_first}]"] = case(
-                weighed(_second, _linear + numbers((_size,)), _size, 3),
-                weighed(_second, _linear + numbers((8, 1)), _size, 3),
+                weighed(_second, _linear + numbers((_size,)), _size, 4),
+                weighed(_second, _linear + numbers((8, 1)), _size, 4),
                 "is not a bias",
             )
             CASES[f"MatmulAlgebra.{_rule}[{_second}, biased, {_first}]"] = case(
-                weighed(_second, last_biased(_linear, _size), _size, 3),
-                weighed(_second, ops.nn.bias_add(_linear, numbers((8,)), axis=0), _size, 3),
+                weighed(_second, last_biased(_linear, _size), _size, 4),
+                weighed(_second, ops.nn.bias_add(_linear, numbers((8,)), axis=0), _size, 4),
                 "is not axis -1",
             )
         _plus = weighed(_second, row, 4, 5, seed=1)
