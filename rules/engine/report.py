@@ -53,12 +53,14 @@ def early_end(stop: Stop) -> Ended:
 
 @dataclass
 class RuleStatistics:
-    """Statistics of one rule: matches processed, matches rejected with the reasons (the first few, counted), unions made."""
+    """Statistics of one rule: matches processed, matches rejected with the reasons (the first few, counted), unions made; how much of its
+    share of matches the rule has used in a phase, with weights."""
 
     matches: int = 0
     rejected: int = 0
     unions: int = 0
     seconds: float = 0.0
+    spent: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
 
     def reject(self, rejection: Reject) -> None:

@@ -54,10 +54,8 @@ class Saturator:
         self._edges = Edges(graph)
         self._mirror = Mirror(graph, self._queries, self._edges)
         self._share = limits.share(self.initial)
-        self._spent: dict[str, int] = {}
-        """The matches of each rule in this phase, with weights."""
         self._dropped: set[int] = set()
-        """The queries that would find more than the share of a rule, in this phase."""
+        """The queries of this phase that would find more than the share of a rule, in an iteration that would find too many."""
         self._phase: Sequence[int] = ()
         self._active: Sequence[int] = ()
         """The queries of the active stages."""
@@ -134,7 +132,9 @@ class Saturator:
         """
         self._activate(numbers, 0)
         self._backoff = Backoff(max(self._limits.rule_matches, self.initial))
-        self._spent, self._dropped = {}, set()
+        self._dropped = set()
+        for statistics in self.result.rules.values():
+            statistics.spent = 0
         unions: list[tuple[int, int]] = []
         start = time.perf_counter()
         if not self._mirror.begun:
@@ -290,11 +290,12 @@ class Saturator:
             learned = set()
             if may_explode(self.graph, self.initial):
                 learned = self._follow(self._mirror.step()[0])
-                for number in excessive(self.graph, self._queries, self._asked(), self._share):
-                    self._dropped.add(number)
-                    self._note_spent(self._queries[number][0].name)
-                if foresee(self.graph, self._queries, self._asked(), self._limits.matches):
-                    raise LimitReached(StopReason.MATCHES, f"the next iteration would find more than {self._limits.matches}")
+                if self._foresees_too_many():
+                    for number in excessive(self.graph, self._queries, self._asked(), self._share):
+                        self._dropped.add(number)
+                        self._note_spent(self._queries[number][0].name)
+                    if self._foresees_too_many():
+                        raise LimitReached(StopReason.MATCHES, f"the next iteration would find more than {self._limits.matches}")
             tables, learned = self._match(learned)
             self.result.rounds += 1
             self._budget.check_memory()
@@ -331,8 +332,12 @@ class Saturator:
         more = [number for number in self._asked() if number not in asked]
         return {**tables, **self._mirror.step(more)[1]} if more else tables, learned
 
+    def _foresees_too_many(self) -> bool:
+        """True if the next iteration would find more matches than the limit."""
+        return foresee(self.graph, self._queries, self._asked(), self._limits.matches)
+
     def _asked(self) -> list[int]:
-        """The active queries that can match, without those that would find more than the share of a rule."""
+        """The active queries that can match, without the dropped ones."""
         return [number for number in self._mirror.asked(self._active) if number not in self._dropped]
 
     def _begin(self, unions: Sequence[tuple[int, int]]) -> None:
@@ -484,11 +489,10 @@ class Saturator:
         graph, budget, steps, key = self.graph, self._budget, self.steps, (number, row)
         matcher, variant, _ = self._queries[number]
         self._seen.add(key)
-        spent = self._spent.get(matcher.name, 0)
-        if spent >= self._share:
+        if statistics.spent >= self._share:
             self._note_spent(matcher.name)
             return False
-        self._spent[matcher.name] = spent + 1
+        statistics.spent += 1
         budget.matches += 1
         statistics.matches += 1
         size, applied = len(graph.symbols), graph.applied
@@ -502,7 +506,7 @@ class Saturator:
             return False
         if graph.applied > applied:
             budget.matches += _FOLDED * (graph.applied - applied)
-            self._spent[matcher.name] += _FOLDED_OF_SHARE * (graph.applied - applied)
+            statistics.spent += _FOLDED_OF_SHARE * (graph.applied - applied)
         if matcher.follows_facts:
             self._dependent[key] = None
         if graph.find(built) != root:

@@ -162,10 +162,10 @@ def test_a_rule_that_has_used_its_share_lets_others_go_on() -> None:
     for _ in range(8):
         value = ops.tanh(value)
     outcome = apply(rule_pass(Passing), func(value), rules__cost="nodes")
-    assert stopped_at(outcome)[0].startswith("stopped at the limit of matches: more than 5000 of Passing.associate; the best program")
+    assert stopped_at(outcome)[0].startswith("stopped at the limit of matches: more than 5000 of Passing.")
     assert outcome.fired("Passing.absolute") == 8
-    assert outcome.count("matched:Passing.associate") == 5000
-    assert outcome.count("matched:Passing.commute") <= 5000
+    counts = [outcome.count(f"matched:Passing.{name}") for name in ("associate", "commute")]
+    assert max(counts) == 5000
 
 
 @pytest.mark.parametrize(("nodes", "most"), [(10, 5000), (200, 5000), (1000, 25_000)])
