@@ -520,7 +520,7 @@ class Saturator:
         for node in range(size, len(graph)):
             self.provenance[node] = (matcher.name, root)
         retired = matcher.retired(variant, row)
-        if retired is not None:
+        if retired is not None and not self._is_itself(matcher.root, retired, built):
             self._retired.setdefault(matcher.root, []).append(retired)
             if steps is not None:
                 steps.retired.setdefault(self._placed(matcher, row).nodes[0], matcher.name)
@@ -534,6 +534,11 @@ class Saturator:
         """Records a rule that has used up its share of the matches."""
         if self.result.stopped == SATURATED:
             self.result.stopped = Stop(StopReason.MATCHES, f"more than {self._share} of {rule}")
+
+    def _is_itself(self, head: Symbol, node: Sequence[int], made: int) -> bool:
+        """True if a node, given by its operands and payload, is what a rule made for it: nothing replaces it, so it must still match."""
+        payload = node[-1] if head.has_payload else 0
+        return self.graph.key(made) == (head, payload, tuple(map(self.graph.find, node[: head.arity])))
 
     def _placed(self, matcher: Matcher, row: tuple[int, ...]) -> Placed:
         """The position of a match in the program, for the trace."""

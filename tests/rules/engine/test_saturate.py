@@ -1,5 +1,7 @@
 """Saturation: what rounds find, statistics and provenance, matches that are decided again, and nodes that become constants."""
 
+import itertools
+
 import pytest
 
 from passat.ir.expr import Expr
@@ -154,6 +156,18 @@ def test_immediately_matched_nodes_still_match_from_above() -> None:
     found = saturate(body, merge.named("R.merge"), halve.named("R.halve"), above.named("R.above"))
     assert found.result.rules["R.halve"].unions == 1
     assert found.result.rules["R.above"].unions == 1
+
+
+def test_a_call_that_a_rule_replaces_by_itself_still_matches() -> None:
+    """Once exp(a) equals abs(exp(a)), `drop` makes -exp(a) from itself, which retired it. Three iterations later, `last` did not match
+    it. A transpose of a value that equals a transpose of itself, which moves nothing, was retired like this."""
+    same = (op.exp(x) >> op.abs(op.exp(x))).exploring().named("R.same")
+    drop = (op.negative(op.abs(x)) >> op.negative(x)).named("R.drop")
+    last = (op.negative(op.sigmoid(x)) >> op.tanh(x)).exploring().named("R.last")
+    forms = (op.exp, op.tan, op.sin, op.cos, op.sigmoid)
+    steps = [(of(x) >> to(x)).exploring().named(f"R.step{i}") for i, (of, to) in enumerate(itertools.pairwise(forms))]
+    found = saturate(ops.negative(ops.exp(a)), same, drop, last, *steps)
+    assert found.result.rules["R.last"].unions == 1
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
