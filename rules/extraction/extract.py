@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from passat.rules.cost import CostModel
 from passat.rules.engine.graph import Graph
-from passat.rules.extraction.improve import Solution, cheapest_trees, trees_from_leaves
+from passat.rules.extraction.improve import Solution, cheapest_trees, shares, trees_from_leaves
 from passat.rules.extraction.space import LESS, Space
 
 OVERPRICED: Final = 0.98
@@ -107,12 +107,13 @@ def _best(
             best.improve(greedy, groups)
         if best.total < trees * OVERPRICED:  # values have several uses, and trees compute them for each
             best.improve_shared(groups)
-            shared = trees_from_leaves(space, uses)
+            shared = trees_from_leaves(space, shares(uses))
             for made, preferred in ((other, greedy), (Solution.of_choice(space, shared, classes), shared)):
                 if made is not None and made is not best:
                     made.improve(preferred, groups)
                     if made.total < best.total * LESS:
                         best = made
+        best.improve_beside(groups)
         places = best.alternatives(greedy)
     if exact_seconds > 0 and space.alternatives:
         from passat.rules.extraction.exact import solve_exactly

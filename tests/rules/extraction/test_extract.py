@@ -178,6 +178,17 @@ def test_the_cheapest_trees_are_improved_even_if_they_cost_more_than_the_input()
     assert classes.chosen(prices) == ["ceil", "cos", "erf", "log", "negative", "sin", "sqrt"]
 
 
+def test_a_new_part_takes_the_form_that_reads_what_the_program_has() -> None:
+    """The cheapest tree of the new part computes a value of its own; the other form reads a costly one that the program returns."""
+    kept, own = ops.abs(x), ops.tanh(y)
+    classes = Classes(tup(kept, own))
+    part = classes.add("cos", classes.add("ceil", classes.node(y)))
+    classes.union(part, classes.add("erf", classes.node(kept)))
+    classes.union(classes.node(own), classes.add("sin", part))
+    found = classes.extract(Prices(abs=10, tanh=8, ceil=6))
+    assert found.cost == pytest.approx(10 + 2, abs=0.1)
+
+
 def test_values_that_the_input_shares_are_not_given_up_for_one_use_after_the_other() -> None:
     """tanh, abs and ceil of negative(x) change to exp, rsqrt and floor of x one by one, and then negative(x) is not there for erf, which with
     log replaces cos(x)."""
