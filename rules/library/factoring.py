@@ -113,6 +113,24 @@ def has_no_constants(z: Term, x: Term, y: Term) -> bool | str:
     return z.constant is None or (x.constant is None and y.constant is None) or "two of the operands are constants"
 
 
+_WITH_BIAS: Final = ("nn.dense", "nn.matmul", *(f"nn.conv{rank}d{kind}" for rank in (1, 2, 3) for kind in ("", "_transpose")))
+
+
+@guard
+def is_no_linear_map(x: Term, y: Term | None = None) -> bool | str:
+    """The tensor, or the other one, is not the result of a convolution or of a product of matrices, scaled or transposed. These take
+    constant scales and shifts into their weights and bias, where they cost nothing."""
+    return not (_is_linear_map(x) and (y is None or _is_linear_map(y))) or "the constant becomes part of the weights or the bias"
+
+
+def _is_linear_map(x: Term) -> bool:
+    scaled = [operands for operands in x.calls("multiply") if any(operand.constant is not None for operand in operands)]
+    bases = [x, *(operand for operands in scaled for operand in operands)]
+    bases += [operands[0] for base in bases for operands in base.calls("transpose")]
+    maps = ((name, operands) for base in bases for name in _WITH_BIAS for operands in base.calls(name))
+    return any(name.startswith("nn.conv") or all(operand.type.ndim == 2 for operand in operands) for name, operands in maps)
+
+
 reduced = operator("reduced", "sum", "max", "min")
 linear, extremum = operator("linear", "sum", "mean"), operator("extremum", "max", "min")
 _MOVED: Final = op.reshape(c, newshape=no_axes(c))
@@ -174,6 +192,7 @@ class Factoring(RuleSet):
     constants_apart = (
         (depth(nested=g(g(g(x, c), y), d), beside=g(g(x, c), g(y, d))) >> g(g(x, y), g(c, d)))
         .when(is_float(x), is_not_constant(x), is_not_constant(y), are_alike(c, d), meet_in_range(g, c, d))
+        .when(*depth.only("nested", is_no_linear_map(x)), *depth.only("beside", is_no_linear_map(x, y)))
         .inexact(_ORDER)
         .exploring()
         .budget(16)

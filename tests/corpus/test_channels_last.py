@@ -36,6 +36,11 @@ class Net:
         first = self.add("Transpose", x, perm=[0, 3, 1, 2])
         return self.add("Transpose", self.add("Conv", first, weight), perm=[0, 2, 3, 1])
 
+    def biased(self, x: str, inputs: int, outputs: int, size: int = 1) -> str:
+        """A convolution, and a bias that is added to the channels."""
+        made = self.convolution(x, inputs, outputs, size)
+        return self.add("Add", made, self.constant(floats(outputs, seed=len(self.nodes))))
+
     def normalized(self, x: str, channels: int) -> str:
         """A rectified scale and shift of each channel."""
         scale, shift = np.abs(floats(channels, seed=len(self.nodes))) + 0.5, floats(channels, seed=len(self.nodes) + 1)
@@ -85,3 +90,17 @@ def test_transposes_pass_many_residual_blocks() -> None:
         x = net.add("Relu", net.add("Add", x, net.convolution(x, CHANNELS, CHANNELS)))
     result, _ = optimize(net.model(x, [2, SIZE, SIZE, CHANNELS]))
     assert operators(result) == {"Transpose": 2, "Conv": blocks, "Relu": blocks}
+
+
+def test_blocks_with_biases_lose_their_transposes() -> None:
+    """The biases of the convolutions were moved out of the sums of the blocks, which retired the sums that transposes could have
+    passed. A second run moved them."""
+    net, blocks, stream = Net(), 4, CHANNELS * 4
+    x = net.biased("x", CHANNELS, stream)
+    for _ in range(blocks):
+        inner = net.normalized(net.biased(net.normalized(x, stream), stream, CHANNELS, 1), CHANNELS)
+        x = net.add("Add", x, net.biased(inner, CHANNELS, stream))
+    result, _ = optimize(net.model(net.normalized(x, stream), [2, SIZE, SIZE, stream]))
+    assert operators(result)["Transpose"] == 2
+    again, _ = optimize(result)
+    assert operators(again) == operators(result)

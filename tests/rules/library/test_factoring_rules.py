@@ -120,6 +120,34 @@ def test_a_zero_of_no_known_shape_is_not_written() -> None:
     assert any("is not static" in remark for remark in outcome.remarks)
 
 
+image, weight = var("image", (2, 5, 4, 4)), numbers((6, 5, 1, 1))
+channels = numbers((6, 1, 1), seed=1)
+
+
+def turned(of: Expr) -> Expr:
+    made: Expr = ops.transpose(of, axes=[0, 2, 3, 1])
+    return made
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "constant"),
+    [
+        (ops.nn.conv2d(image, weight), ops.nn.conv2d(ops.abs(image), weight), channels),
+        (ops.nn.conv2d(image, weight) * channels, ops.nn.conv2d(ops.abs(image), weight), channels),
+        (turned(ops.nn.conv2d(image, weight)), turned(ops.nn.conv2d(ops.abs(image), weight)), numbers((6,), seed=1)),
+        (ops.nn.matmul(x, numbers((3, 5))), ops.nn.matmul(y, numbers((3, 5))), numbers((5,), seed=1)),
+    ],
+    ids=["convolutions", "scaled", "channels last", "matrices"],
+)
+def test_constants_that_fold_into_weights_stay(one: Expr, other: Expr, constant: Expr) -> None:
+    summed, absolute = (one + constant) + (other + constant), ops.abs(other)
+    for body in (summed, ((one + constant) + absolute) + constant):
+        remarks = saturate(func(body), Factoring.only("constants_apart")).remarks
+        assert any("becomes part of the weights or the bias" in remark for remark in remarks)
+    mixed = func((one + constant) + (absolute + constant))
+    assert not saturate(mixed, Factoring.only("constants_apart")).remarks
+
+
 small, full, square = splat(1e-30), splat(1e30, (4, 3)), splat(1e30, (3, 3))
 
 
