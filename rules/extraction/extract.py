@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from passat.rules.cost import CostModel
 from passat.rules.engine.graph import Graph
-from passat.rules.extraction.improve import Solution, cheapest_trees, shares, trees_from_leaves
+from passat.rules.extraction.improve import Solution, cheapest_trees, trees_from_leaves
 from passat.rules.extraction.space import LESS, Space
 
 OVERPRICED: Final = 0.98
@@ -107,7 +107,7 @@ def _best(
             best.improve(greedy, groups)
         if best.total < trees * OVERPRICED:  # values have several uses, and trees compute them for each
             best.improve_shared(groups)
-            shared = trees_from_leaves(space, shares(uses))
+            shared = trees_from_leaves(space, uses)
             for made, preferred in ((other, greedy), (Solution.of_choice(space, shared, classes), shared)):
                 if made is not None and made is not best:
                     made.improve(preferred, groups)

@@ -70,27 +70,26 @@ def cheapest_trees(space: Space) -> dict[int, int]:
     return choice
 
 
-def shares(uses: Sequence[int]) -> list[float]:
-    """Equal shares of the cost of each e-class for its uses in a solution."""
-    return [1 / max(count, 1) for count in uses]
-
-
-def trees_from_leaves(space: Space, share: Sequence[float] | None = None) -> dict[int, int]:
+def trees_from_leaves(space: Space, uses: Sequence[int] | None = None, free: Sequence[int] = ()) -> dict[int, int]:
     """The cheapest node of each e-class that has a finite tree, without a default. Settles e-classes in order of cost, as in Knuth's
-    generalization of Dijkstra's algorithm (1977). Costs must not be negative. A user bears a `share` of the cost of each operand."""
+    generalization of Dijkstra's algorithm (1977). Costs must not be negative. With the use counts of a solution, each use of an e-class
+    bears an equal share of its cost. E-classes whose number in `free` is not 0 cost nothing, and get no tree."""
     classes, children, costs = space.classes, space.children, space.costs
-    share = share or [1.0] * len(classes)
-    total: dict[int, float] = {}
+    share = [1 / max(count, 1) for count in uses] if uses else [1.0] * len(classes)
+    total = {cls: 0.0 for cls, count in enumerate(free) if count}
     choice: dict[int, int] = {}
     users: list[list[int]] = [[] for _ in classes]
     missing: list[int] = []
     ready: list[tuple[float, int]] = []
     for node, parts in enumerate(children):
-        distinct = set(parts)
+        if free and free[classes[node]]:
+            missing.append(0)
+            continue
+        distinct = {part for part in parts if not free[part]} if free else set(parts)
         missing.append(len(distinct))
         for part in distinct:
             users[part].append(node)
-        if not parts:
+        if not distinct:
             ready.append((costs[node] * share[classes[node]], node))
     heapify(ready)
     while ready:
@@ -271,16 +270,16 @@ class Solution:
         sums of residual blocks, the cheapest trees by themselves compute each value anew for each use."""
         for _ in range(SWEEPS):
             before = self.total
-            self.improve(trees_from_leaves(self.space, shares(self.uses)), groups)
+            self.improve(trees_from_leaves(self.space, self.uses), groups)
             if not self.total < before * LESS:
                 return
 
     def improve_beside(self, groups: Sequence[Sequence[tuple[int, int]]]) -> None:
         """Improves with the cheapest additions to the solution as preferred nodes, until a fixpoint: trees in which the e-classes of the
-        solution are free. The cheapest trees by themselves compute another form of a value that the solution has."""
+        solution are free. The cheapest trees by themselves may compute another form of a value that the solution has."""
         for _ in range(SWEEPS):
             before = self.total
-            self.improve(trees_from_leaves(self.space, [0.0 if count else 1.0 for count in self.uses]), groups)
+            self.improve(trees_from_leaves(self.space, free=self.uses), groups)
             if not self.total < before * LESS:
                 return
 
