@@ -248,6 +248,8 @@ def _percent(before: float, after: float) -> str:
     if not before or before == after:
         return ""
     percent = 100 * (after - before) / before
+    if abs(percent) < 0.01:  # one digit of it would be an exponent: -1e-05 %
+        return " (less than 0.01 %)"
     return f" ({percent:+.0f} %)" if abs(percent) >= 0.5 else f" ({percent:+.1g} %)"
 
 

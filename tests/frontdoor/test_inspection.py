@@ -9,6 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import onnx
+import onnx.parser
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -285,3 +287,16 @@ def test_passes_are_disabled_and_required() -> None:
 
 def test_a_change_below_one_percent_is_not_shown_as_zero() -> None:
     assert "(-0 %)" not in run("--passes", "FoldConstant").stdout
+
+
+def test_a_change_far_below_one_percent_has_no_exponent(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 9, opset_import: ["": 17]>
+        g (float[2000, 2000] x, float[2000, 2000] y, float[3] z) => (float[2000, 2000] p, float[3] q) {
+            p = MatMul(x, y)
+            n = Neg(z)
+            q = Neg(n)
+        }""")
+    onnx.save(model, tmp_path / "m.onnx")
+    result = CliRunner().invoke(app, ["optimize", "m.onnx", "-o", "out.onnx", "--no-verify"])
+    assert "(less than 0.01 %)" in result.stdout
