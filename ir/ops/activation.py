@@ -10,14 +10,15 @@ from typing import Any as AnyValue
 import numpy as np
 
 from passat.ir.cost import transcendental
-from passat.ir.expr import Call, Expr
+from passat.ir.expr import Call, Constant, Expr
 from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, need_opset, to_onnx
 from passat.ir.op import Kernel, Op, OpTypeError, define_op
+from passat.ir.ops.arithmetic import multiply
 from passat.ir.ops.elementwise import FLOATING, SIGNED_NUMBERS, WIDE, broadcast_type, constant_like, in_float32, same_type
-from passat.ir.ops.emitting import shortest
+from passat.ir.ops.emitting import float_attr, shortest
 from passat.ir.ops.erf import erf
-from passat.ir.ops.unary import logistic
-from passat.ir.tensor import Array
+from passat.ir.ops.unary import logistic, sigmoid
+from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, tensor_type
 
 
@@ -208,7 +209,14 @@ def swish(x: TensorType, *, alpha: float = 1.0) -> TensorType:
     return same_type(x, FLOATING)
 
 
-_attributes(swish, "Swish")
+@from_onnx("Swish")
+def _read_swish(node: OnnxNode) -> Expr | None:
+    """Reads the product that ONNX Runtime expands the node to. As one call, the input would be cheaper than any result with a swish."""
+    if node.type(0).dtype not in FLOATING:
+        return None
+    x, alpha = node.input(0), float_attr(node, "alpha", 1.0)
+    scaled = x if alpha == 1 else multiply(Constant(Tensor.splat(alpha, (), node.type(0).dtype)), x, span=node.span)
+    return multiply(x, sigmoid(scaled, span=node.span), span=node.span)
 
 
 @to_onnx(swish)
