@@ -175,7 +175,10 @@ class Reference:
             made = () if self._cut is None else self._cut.made
             self._trials = Trials(self._with_compared(session.runner.inputs), how.given, made)
             if reason := self._trials.find(session.runner, how.seed, trials):
-                self.skipped = f"the original does not run on random inputs: {reason}; {_OTHER_INPUTS}"
+                said = f"not run on random inputs: {reason}"
+                whole = f"the original does {said}; {_OTHER_INPUTS}"
+                parts = f"ONNX Runtime does not load the original: {self.complaint}; its parts do {said}; {_LIBRARY}"
+                self.skipped = whole if self._cut is None else parts
         self.seconds = time.perf_counter() - started
 
     @property

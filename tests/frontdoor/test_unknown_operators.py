@@ -62,6 +62,16 @@ def test_the_parts_of_right_candidates_are_equal(right: str) -> None:
     assert [output.name for output in found.outputs] == ["y", "operand 0 of unknown node 0", "operand 0 of unknown node 1"]
 
 
+def test_parts_that_do_not_run_are_told_from_a_model_that_does_not() -> None:
+    """Inputs of the user's own would not help: the operator is missing."""
+    body = "b = acme.Fused(x) r = Reshape(b, s) c = Concat <axis = 1> (x, r) y = Neg(c)"
+    found = compared(body, original=body, values="int64[2] s = {-1, 148}, float[m, 4] b")
+    assert found.equal is None
+    assert found.skipped.startswith("ONNX Runtime does not load the original: ")
+    assert "; its parts do not run on random inputs: Non-zero status code" in found.skipped
+    assert found.skipped.endswith("--custom-ops LIB, or custom_ops=, registers a library that has the operators")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "where"),
     [
