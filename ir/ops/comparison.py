@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from passat.ir.attrs import Attrs
+from passat.ir.cost import Cost, memory_bound
 from passat.ir.expr import Call, Expr
 from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, need_opset, to_onnx
 from passat.ir.op import Op, OpTypeError, define_op
@@ -12,7 +14,7 @@ from passat.ir.ops.dims import on_dims
 from passat.ir.ops.elementwise import ARITHMETIC, BOOLEAN, FLOATING, INTEGRAL, PLAIN, broadcast_type, constant_like, same_type
 from passat.ir.shape import Dim, broadcast
 from passat.ir.tensor import Array
-from passat.ir.types import TensorType, tensor_type
+from passat.ir.types import TensorType, Type, tensor_type
 
 _COMPARED = PLAIN | {"string"}
 
@@ -244,7 +246,14 @@ def _where(condition: Array, x: Array, y: Array) -> Array:
     return np.where(condition, x, y)
 
 
-@define_op("where", exact="integers", kernel=_where, onnx="Where@9", elementwise=True, shape_arith=True)
+def _selection_cost(args: Sequence[Type], result: Type, attrs: Attrs) -> Cost:
+    """The cost of four passes over the operands and the result: ONNX Runtime (1.32) branches for each element. For 300,000 elements of
+    float32, `Where(q, x, 0)` takes 170 to 250 us if true elements stand together (1,100 if they are random), and a product 52 us."""
+    once = memory_bound(args, result, attrs)
+    return Cost(once.flops, 4 * once.bytes)
+
+
+@define_op("where", exact="integers", kernel=_where, onnx="Where@9", cost=_selection_cost, elementwise=True, shape_arith=True)
 def where(condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
     """Selects the element of `x` where the condition is true, otherwise that of `y`; all three broadcast. ONNX Where-16."""
     same_type(condition, BOOLEAN)

@@ -397,3 +397,11 @@ def test_a_shifted_multiple_that_is_scaled_becomes_one(first: str, shift: str, l
     )
     result, _ = optimize(model)
     assert len(result.graph.node) == 2
+
+
+@pytest.mark.parametrize(("size", "expected"), [(64, ["Where"]), (300_000, ["Cast", "Mul"])])
+def test_a_product_with_a_large_mask_stays_one(size: int, expected: list[str]) -> None:
+    """Where of ONNX Runtime takes twice the time of a Cast and a product, or more: only their launches make it cheaper."""
+    model = parse(f"g (bool[{size}] q) => (float[{size}] y) <float c = {{3}}> {{ f = Cast<to = 1>(q) y = Mul(f, c) }}")
+    result = passat.optimize(model)
+    assert [node.op_type for node in result.model.graph.node] == expected
