@@ -13,10 +13,10 @@ _LONGEST: Final = 4096
 """Longer texts are names: models may have any text, and reading it takes up to quadratic time."""
 _DIGITS: Final = 19
 """Texts with numbers of more digits are names."""
-_EXPRESSION: Final = re.compile(r"\s*(\d+|//|[A-Za-z_][\w.]*|[-+*(),])")
-_HYPHENATED: Final = re.compile(r" ?(\d+(?= |$)|[A-Za-z_][\w.]*(?:-[\w.]+)*|[-+])")
+_EXPRESSION: Final = re.compile(r"\s*([0-9]+|//|[A-Za-z_][\w.]*(?:-[A-Za-z_][\w.]*)*|[-+*(),])")
+_HYPHENATED: Final = re.compile(r" ?([0-9]+(?= |$)|[A-Za-z_][\w.]*(?:-[\w.]+)*|[-+])")
 _SPACED: Final = re.compile(r"-?[\w.]+(-[\w.]+)*( [-+] [\w.]+(-[\w.]+)*)*")
-"""Sums and differences with spaces around their signs, as exporters write them: a minus without spaces is a hyphen in a name."""
+"""Sums and differences with spaces around their signs, as exporters write them. Their names may have hyphens before numbers, too."""
 
 
 def parse_dim(text: str) -> Dim:
@@ -25,11 +25,11 @@ def parse_dim(text: str) -> Dim:
     >>> parse_dim("2*batch + 1"), parse_dim("7"), parse_dim("4*((n + 1)//2)"), parse_dim("floor(x)")
     (2*batch + 1, 7, 4*((n + 1)//2), floor(x))
 
-    A minus without spaces is a hyphen in a name, unless the text has other operators than spaced signs.
+    A minus without spaces is a hyphen in a name, except before a number in a text with other operators than spaced signs.
 
     >>> from passat.ir.shape import names_in
-    >>> [names_in(parse_dim(text)) for text in ("seq-len", "seq-len + 1", "seq - len", "2*n-1")]
-    [['seq-len'], ['seq-len'], ['len', 'seq'], ['n']]
+    >>> [names_in(parse_dim(text)) for text in ("seq-len", "2*seq-len", "seq - len", "audio-1", "2*n-1")]
+    [['seq-len'], ['seq-len'], ['len', 'seq'], ['audio-1'], ['n']]
     """
     tokens = _tokens(text)
     try:

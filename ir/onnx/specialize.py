@@ -11,8 +11,9 @@ from passat.ir.module import IRModule
 from passat.ir.onnx.declared import settle
 from passat.ir.onnx.exporter import result_fields
 from passat.ir.onnx.scope import free_names, inner_graphs, inner_nodes, subgraphs
+from passat.ir.onnx.value_types import text_of
 from passat.ir.passat_error import PassatError
-from passat.ir.shape import Any, names_in, replace_names
+from passat.ir.shape import SymDim, names_in, replace_names
 from passat.ir.similar_names import did_you_mean
 
 Sizes = Mapping[str, int]
@@ -134,8 +135,8 @@ def _fix(dim: TensorShapeProto.Dimension, sizes: Sizes) -> None:
         size = replace_names(declared_dim(text), sizes)
         if isinstance(size, int):
             dim.dim_value = size
-        elif not isinstance(size, Any):
-            dim.dim_param = repr(size)
+        elif isinstance(size, SymDim):
+            dim.dim_param = text_of(size)
 
 
 def _types(graph: GraphProto) -> Iterator[TypeProto]:

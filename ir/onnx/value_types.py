@@ -9,7 +9,7 @@ from onnx import TensorProto, TypeProto, ValueInfoProto
 from passat.ir.dim_text import declared_dim
 from passat.ir.onnx.errors import require_text
 from passat.ir.onnx_mapping import ELEMENT_TYPES
-from passat.ir.shape import ANY, Any, Dim, Shape
+from passat.ir.shape import ANY, Dim, Shape, SymDim
 from passat.ir.types import FuncType, GlobalTypeVar, IncompleteType, TensorType, TupleType, Type, TypeCall
 
 UNKNOWN: Final = IncompleteType()
@@ -49,6 +49,17 @@ def dim_of(text: str) -> Dim:
             _dims.clear()
         found = _dims[text] = ANY if text in ("", "?") else declared_dim(text)
     return found
+
+
+def text_of(dim: SymDim) -> str:
+    """The `dim_param` of a dimension; empty, so unknown, if it would be read as another dimension. Twice a size named `floor(n/2) + 1` is
+    not that named `2*floor(n/2) + 1`.
+
+    >>> [text_of(2 * SymDim.named(name)) for name in ("seq-len", "audio-1", "floor(n/2) + 1")]
+    ['2*seq-len', '', '']
+    """
+    text = repr(dim)
+    return text if dim_of(text) == dim else ""
 
 
 def type_of(proto: TypeProto) -> Type:
@@ -110,8 +121,8 @@ def _set_tensor(proto: "TypeProto.Tensor | TypeProto.SparseTensor", type_: Tenso
         entry = proto.shape.dim.add()
         if isinstance(dim, int):
             entry.dim_value = dim
-        elif not isinstance(dim, Any):
-            entry.dim_param = repr(dim)
+        elif isinstance(dim, SymDim) and (text := text_of(dim)):
+            entry.dim_param = text
 
 
 def value_info(name: str, type_: Type) -> ValueInfoProto:
@@ -128,7 +139,7 @@ def value_info(name: str, type_: Type) -> ValueInfoProto:
 
 def show_type(type_: Type) -> str:
     """Prints a type: `float32[2, n]`, `seq(int64[?])`, `opt(...)`, `map(int64[], ...)`, `sparse(...)`; `_` if unknown. Ambiguous names
-    of dimensions are quoted.
+    of dimensions are quoted; a dimension that would be read as another one is `?`.
 
     >>> show_type(TensorType((2, dim_of("n"), dim_of("max(1, n)")), "int8"))
     'int8[2, n, "max(1, n)"]'
@@ -141,7 +152,7 @@ def show_type(type_: Type) -> str:
 
 
 def _show_dim(dim: Dim) -> str:
-    text = repr(dim)
+    text = (text_of(dim) or "?") if isinstance(dim, SymDim) else repr(dim)
     return json.dumps(text, ensure_ascii=False) if "," in text or '"' in text else text
 
 

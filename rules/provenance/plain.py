@@ -46,7 +46,7 @@ def plain_value(value: AnyValue) -> Plain:
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}
     if isinstance(value, (Any, SymDim)):
-        return {"dim": repr(value)}
+        return {"dim": _plain_dim(value)}
     if isinstance(value, Tensor):
         return {"tensor": plain_tensor(value)}
     if isinstance(value, np.generic):
@@ -88,6 +88,14 @@ def attrs_of(data: Plain) -> Attrs:
     return Attrs({name: value_of(value) for name, value in data.items()})
 
 
+def _plain_dim(dim: Any | SymDim) -> str:
+    """The text of a dimension. Raises Uncovered if it is read as another one: `2*audio-1` is one less than twice `audio`."""
+    text = repr(dim)
+    if dim_of(text) != dim:
+        raise Uncovered(f"the size {text!r}, which has a name that is not a word")
+    return text
+
+
 def dim_of(text: str) -> Dim:
     """A dimension from its text."""
     return ANY if text == "?" else parse_dim(text)
@@ -96,7 +104,7 @@ def dim_of(text: str) -> Dim:
 def plain_type(type_: Type | None) -> Plain:
     """A type of tensors or tuples as plain data; None if unknown. Raises Uncovered for others."""
     if isinstance(type_, TensorType):
-        return {"tensor": type_.dtype, "shape": [dim if isinstance(dim, int) else repr(dim) for dim in type_.shape]}
+        return {"tensor": type_.dtype, "shape": [dim if isinstance(dim, int) else _plain_dim(dim) for dim in type_.shape]}
     if isinstance(type_, TupleType):
         return {"tuple": [plain_type(field) for field in type_.fields]}
     if type_ is None or isinstance(type_, IncompleteType):

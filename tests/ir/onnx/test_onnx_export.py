@@ -11,8 +11,9 @@ from onnx import ModelProto
 from onnxruntime import InferenceSession
 
 from passat import optimize
+from passat.ir.attrs import Attrs
 from passat.ir.equality import assert_structural_equal
-from passat.ir.expr import Constant, Function, Let, Tuple, TupleGetItem, Var, const, var
+from passat.ir.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var, const, var
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx, to_onnx
 from passat.ir.onnx.errors import OnnxError
@@ -151,6 +152,16 @@ def test_a_module_built_by_hand(run: Run) -> None:
     assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "n"
     assert kinds(model) == ["Relu", "Add"]
     np.testing.assert_array_equal(run(model, {"x": X})[0], np.maximum(X, 0) + 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "declared"), [("n", "2*n"), ("seq-len", "2*seq-len"), ("s0 - 1", "2*s0 - 2"), ("floor(n/2) + 1", ""), ("audio-1", "")]
+)
+def test_a_size_whose_text_is_read_as_another_size_is_not_declared(name: str, declared: str) -> None:
+    """`2*audio-1` is one less than twice the size `audio`."""
+    x = var("x", shape=(name, 3))
+    model = written(Function([x], Call(get_op("concatenate"), [Tuple([x, x])], Attrs(axis=0))))
+    assert [value.type.tensor_type.shape.dim[0].dim_param for value in (*model.graph.input, *model.graph.output)] == [name, declared]
 
 
 def test_several_results_and_shared_parts(run: Run) -> None:

@@ -32,7 +32,7 @@ dims = st.one_of(
     st.integers(0, 9),
     st.just(ANY),
     st.sampled_from(["n", "batch", "s0", "max(n, 1)", "a,b", ', "', '"', "]"]).map(parse_dim),
-    st.just(SymDim.named("n") * 2 + 1),
+    st.sampled_from(["n", "seq-len"]).map(lambda name: SymDim.named(name) * 2 + 1),
 )
 tensors = st.builds(TensorType, st.lists(dims, max_size=4).map(tuple), st.sampled_from(["float32", "int4", "string", "bool", "bfloat16"]))
 types: st.SearchStrategy[Type] = st.recursive(
@@ -50,6 +50,11 @@ types: st.SearchStrategy[Type] = st.recursive(
 @given(types)
 def test_types_as_text_and_back(type_: Type) -> None:
     assert parse_type(show_type(type_)) == type_
+
+
+def test_a_size_whose_text_is_read_as_another_size_is_unknown() -> None:
+    """`2*audio-1` is one less than twice the size `audio`."""
+    assert show_type(TensorType((SymDim.named("audio-1"), 2 * SymDim.named("audio-1")), "int8")) == "int8[audio-1, ?]"
 
 
 @settings(max_examples=share(70, 200))

@@ -14,8 +14,10 @@ from passat.ir.expr import Call, Constant, Expr, Function, If, Let, RefCreate, R
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.op import Op, get_op
+from passat.ir.shape import SymDim
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import with_children
+from passat.ir.types import TensorType
 from passat.passmgr import FunctionPass, PassContext, PassInfo
 from passat.rules import RuleSet, each, joined, number, op, parts, rule_pass, tensors
 from passat.rules.guards import Applied, Term, Tree, computed
@@ -25,7 +27,7 @@ from passat.rules.passes import default_pipeline
 from passat.rules.passes.simplify import DeadCodeElimination, dynamic_to_static, eliminate_common_subexpr, fold_constant, simplify_expr
 from passat.rules.pattern import constants, expression
 from passat.rules.provenance import checker as checker_module
-from passat.rules.provenance.plain import CertificateError, Uncovered
+from passat.rules.provenance.plain import CertificateError, Uncovered, plain_type, type_of_plain
 from passat.rules.provenance.terms import Terms
 from passat.rules.rule import RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
@@ -254,6 +256,14 @@ def test_a_call_that_is_not_covered_leaves_no_trace() -> None:
         terms.add(["apply", [drawn]])
     other = terms.add(["function", {}, 0, [variable]])
     assert terms.add(["apply", [other]]) == other + 1
+
+
+def test_a_size_whose_text_is_read_as_another_size_is_not_covered() -> None:
+    """`2*audio-1` is one less than twice the size `audio`."""
+    plain, hyphenated, numbered = (TensorType((2 * SymDim.named(name),), "float32") for name in ("n", "seq-len", "audio-1"))
+    assert [type_of_plain(plain_type(type_)) for type_ in (plain, hyphenated)] == [plain, hyphenated]
+    with pytest.raises(Uncovered, match=r"the size '2\*audio-1'"):
+        plain_type(numbered)
 
 
 @pytest.mark.parametrize("kind", ["references", "stateful"])
