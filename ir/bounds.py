@@ -77,11 +77,13 @@ def smaller(a: Dim, b: Dim) -> Dim:
     """Returns the minimum of two sizes of axes, which are not negative, named `min(...)` if it is not provable which one is smaller.
 
     >>> n = SymDim.named("n")
-    >>> smaller(n, n + 1), smaller(4, n), smaller(n, 4)
-    (n, min(4, n), min(4, n))
+    >>> smaller(n, n + 1), smaller(4, n), smaller(n, 4), smaller(0, n - 1)
+    (n, min(4, n), min(4, n), 0)
     """
+    if 0 in (a, b):
+        return 0
     if isinstance(a, Any) or isinstance(b, Any):
-        return 0 if 0 in (a, b) else ANY
+        return ANY
     if at_least(b, a):
         return a
     if at_least(a, b):

@@ -68,6 +68,8 @@ def slice_length(size: Dim, begin: Dim, end: Dim, stride: Dim) -> Dim:
     if stride < 0:
         return ceiling(_backward(size, begin), -stride) if _goes_to_the_front(end) else ANY
     last = _place(end, size)
+    if begin == 0:
+        return ceiling(last, stride)
     if last == size and not isinstance(begin, Any):  # then only the begin is clamped
         if at_least(begin, 0):
             return ceiling(positive_part(size - begin), stride)

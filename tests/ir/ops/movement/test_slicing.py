@@ -63,6 +63,8 @@ def test_lengths_are_right_for_all_sizes(bench: "Bench", size: Dim, begin: Dim, 
         (ANY, 0, 0, 1, 0),
         (8, 0, N, 1, smaller(8, N)),
         (smaller(N, M) + 4, 0, 4, 1, 4),
+        (N - 1, 0, 3, 1, smaller(3, N - 1)),
+        (N - 1, 0, N, 1, smaller(N, N - 1)),
         (extreme("min", N - 4, M) + 4, 0, 4, 1, smaller(4, extreme("min", N - 4, M) + 4)),  # 0 for N = 0
         (8, N, END, 1, positive_part(8 - N)),
     ],
