@@ -8,6 +8,7 @@ import inspect
 import math
 import operator
 from collections.abc import Callable
+from numbers import Number
 from typing import Any as AnyValue
 from typing import Final
 
@@ -198,7 +199,7 @@ def never_equals(term: AttributeTerm, value: object) -> str:
     if isinstance(value, AttributeTerm) or not isinstance(term, Computed):
         return ""
     if _is_call(term, sizes):
-        fits = isinstance(value, (tuple, list)) and all(isinstance(entry, (AttributeTerm, int, float)) for entry in value)
+        fits = isinstance(value, (tuple, list)) and all(isinstance(entry, (AttributeTerm, SymDim, Number)) for entry in value)
         return "" if fits else f"{term!r} is a tuple of numbers"
     is_number = _is_call(term, *_NUMBERS) or (_is_call(term, item) and _is_call(term.args[0], sizes))
     return f"{term!r} is a number" if is_number and not isinstance(value, (int, float)) else ""

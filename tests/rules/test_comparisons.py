@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any as AnyValue
 from typing import Final
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,6 +67,8 @@ HOLDING: Final[list[tuple[Shape, Guard]]] = [
     ((4, 3), x.shape != (4, 3, 1)),
     ((), x.ndim < 1),
     ((), x.shape == ()),
+    ((4, 3), x.shape == (np.int64(4), 3)),
+    ((N, 3), x.shape == (N, 3)),
     ((4, 3), x.dtype == "float32"),
     ((4, 3), x.dtype != "int32"),
     ((N, 3), x.shape[0] >= 0),
