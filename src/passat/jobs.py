@@ -5,14 +5,16 @@ A job is a picklable callable with a name. Each job has one outcome: what it ret
 
 import concurrent.futures
 import contextlib
+import math
 import multiprocessing
 import os
 import pickle
 import queue
 import signal
 import threading
+import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from multiprocessing import resource_tracker
 from types import FrameType
 from typing import Any as AnyValue
@@ -85,8 +87,9 @@ def _outcome(job: Job[ResultT_co]) -> ResultT_co | Exception:
         return error
 
 
-def _elsewhere(job: Job[ResultT_co]) -> ResultT_co | Exception:
-    """Runs a job in another process: Ctrl-C interrupts it, as in this process, and errors are converted to picklable ones."""
+def _elsewhere(job: Job[ResultT_co], submitted: float = math.inf) -> ResultT_co | Exception:
+    """Runs a job in another process: Ctrl-C interrupts it, as in this process, and errors are converted to picklable ones. One that came
+    to a process of a pool after the job was submitted interrupts it, too."""
     usual = signal.getsignal(signal.SIGINT)
     held = usual is _hold or signal.SIGINT in _blocked_signals()
     other = multiprocessing.parent_process() is not None and threading.current_thread() is threading.main_thread()
@@ -95,10 +98,12 @@ def _elsewhere(job: Job[ResultT_co]) -> ResultT_co | Exception:
         if between is not None:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             _set_blocked_signals(_blocked_signals() - {signal.SIGINT})  # raises what came while this process started
-            if _HELD:
+            if _INTERRUPTED and _INTERRUPTED[-1] >= submitted:
                 raise KeyboardInterrupt
         found = _outcome(job)
     except KeyboardInterrupt:
+        if held:
+            _INTERRUPTED.append(time.monotonic())
         return InterruptedError("interrupted")
     finally:
         if between is not None:
@@ -114,12 +119,12 @@ def _elsewhere(job: Job[ResultT_co]) -> ResultT_co | Exception:
     return found
 
 
-_HELD: Final[list[int]] = []
-"""The interruptions that a process of a pool received between two jobs: the next one ends with them."""
+_INTERRUPTED: Final[list[float]] = []
+"""When a process of a pool was interrupted, in a job or between two: jobs that were submitted before do not run."""
 
 
-def _hold(number: int, frame: FrameType | None) -> None:
-    _HELD.append(number)
+def _hold(_number: int, _frame: FrameType | None) -> None:
+    _INTERRUPTED.append(time.monotonic())
 
 
 class _Sent(Generic[ResultT_co]):
@@ -173,7 +178,7 @@ def _run(executor: Executor, jobs: Mapping[int, Job[ResultT_co]], most: int | No
                 number = pending.popleft()
                 try:
                     with starting():  # processes that are started now must not end with a traceback
-                        waiting[number] = executor.submit(_elsewhere, jobs[number])
+                        waiting[number] = executor.submit(_elsewhere, jobs[number], *([] if most is None else [time.monotonic()]))
                 except Exception as error:
                     yield number, _ExecutorError(error, started=False)
                     continue
@@ -224,22 +229,27 @@ def _ignoring_interrupts() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _holding_interrupts() -> Iterator[None]:
-    """Holds Ctrl-C back. Processes that are started meanwhile inherit this, and hold it back until they run a job."""
-    usual = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(usual):
-        yield
-        return
+    """Holds Ctrl-C and SIGTERM back where they raise an error: it would leave a process that is half started. Processes that are started
+    meanwhile hold Ctrl-C back until they run a job."""
+    usual: dict[signal.Signals, Callable[[int, FrameType | None], AnyValue]] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            handler = signal.getsignal(number)
+            if callable(handler):
+                usual[number] = handler
     held: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda *how: held.append(how))
+    for number in usual:
+        signal.signal(number, lambda *how: held.append(how))
     blocked = _blocked_signals()
-    _set_blocked_signals(blocked | {signal.SIGINT})
+    _set_blocked_signals(blocked | ({signal.SIGINT} & usual.keys()))
     try:
         yield
     finally:
         _set_blocked_signals(blocked)
-        signal.signal(signal.SIGINT, usual)
+        for number, handler in usual.items():
+            signal.signal(number, handler)
         if held:
-            usual(*held[0])
+            usual[signal.Signals(held[0][0])](*held[0])
 
 
 def _blocked_signals() -> set[int]:

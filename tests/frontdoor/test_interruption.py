@@ -30,6 +30,15 @@ class Number:
         return 7
 
 
+class Handler:
+    """A job that returns whether Ctrl-C raises KeyboardInterrupt, without which a saturation does not keep the best program so far."""
+
+    name = "a handler"
+
+    def __call__(self) -> bool:
+        return signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def negations() -> ModelProto:
     infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "y")]
     nodes = [helper.make_node("Neg", ["x"], ["t"]), helper.make_node("Neg", ["t"], ["u"]), helper.make_node("Relu", ["u"], ["y"])]
@@ -123,26 +132,44 @@ class Lossy(queue.SimpleQueue[int]):
         return found
 
 
-def test_an_interruption_while_a_process_starts_is_held_back() -> None:
-    """By this process until it has started the other one, and there until it runs the job."""
-    outcomes = run_jobs({0: Number(), 1: Number()}, processes=2)
+def terminated(_number: int, _frame: object) -> None:
+    raise Terminated
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_while_a_process_starts_is_held_back(sent: signal.Signals) -> None:
+    """By this process until it has started the other one, and there until it runs the job. The first process would run the job that waits
+    for the second one, too."""
+    outcomes = run_jobs(dict.fromkeys(range(3), Number()), processes=2)
     spawn = multiprocessing.process.BaseProcess.start
+    started: list[multiprocessing.process.BaseProcess] = []
 
     def pressed(process: multiprocessing.process.BaseProcess) -> None:
         spawn(process)
-        signal.raise_signal(signal.SIGINT)
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGINT)
+        started.append(process)
+        if len(started) == 2:
+            signal.raise_signal(sent)
+            for each in started if sent == signal.SIGINT else ():  # as a terminal does
+                assert each.pid is not None
+                os.kill(each.pid, signal.SIGINT)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(multiprocessing.process.BaseProcess, "start", pressed)
-        number, found = next(outcomes)
-    assert number == 0
-    assert isinstance(found, InterruptedError)
-    with pytest.raises(KeyboardInterrupt):
-        next(outcomes)
+    usual = signal.signal(signal.SIGTERM, terminated)
+    found: list[int | Exception] = []
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(multiprocessing.process.BaseProcess, "start", pressed)
+            with pytest.raises(Terminated if sent == signal.SIGTERM else KeyboardInterrupt):
+                found.extend(outcome for _, outcome in outcomes)
+        assert signal.getsignal(signal.SIGTERM) is terminated
+    finally:
+        signal.signal(signal.SIGTERM, usual)
+    assert {type(outcome) for outcome in found} == {InterruptedError}
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_jobs_in_other_processes_have_the_usual_handler() -> None:
+    assert dict(run_jobs(dict.fromkeys(range(4), Handler()), processes=2)) == dict.fromkeys(range(4), True)
 
 
 def test_a_job_that_ends_with_an_interruption_is_not_waited_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
