@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any as AnyValue
 from typing import Final
 
-from passat.ir.shape import Any, Dim, Shape, SymDim, as_dim, divide, extreme
+from passat.ir.shape import LARGEST_SIZE, Any, Dim, Shape, SymDim, as_dim, divide, extreme
 
 _LONGEST: Final = 4096
 """Longer texts are names: models may have any text, and reading it takes up to quadratic time."""
@@ -40,15 +40,15 @@ def parse_dim(text: str) -> Dim:
 
 
 def declared_dim(text: str) -> int | SymDim:
-    """A size as models declare it, which is not negative: the text of a negative number is a name.
+    """A size as models declare it: the text of a number that no size has, since it is negative or beyond 64 bits, is a name.
 
     >>> declared_dim("n - 3"), declared_dim("-3"), declared_dim("3")
     (n - 3, -3, 3)
-    >>> isinstance(declared_dim("-3"), SymDim)
-    True
+    >>> isinstance(declared_dim("-3"), SymDim), isinstance(declared_dim("99999999999*99999999999"), SymDim)
+    (True, True)
     """
     dim = parse_dim(text)
-    return SymDim.named(text) if isinstance(dim, Any) or (isinstance(dim, int) and dim < 0) else dim
+    return SymDim.named(text) if isinstance(dim, Any) or (isinstance(dim, int) and not 0 <= dim <= LARGEST_SIZE) else dim
 
 
 def given_shape(sizes: AnyValue) -> Shape:
