@@ -127,7 +127,8 @@ class Substitution:
         """The result of the function of a guard or computed value."""
         values = list(map(self.value, call.args))
         try:
-            return call.function(*values)
+            with np.errstate(all="ignore"):
+                return call.function(*values)
         except Reject as rejection:
             if rejection.by is None:
                 rejection.by = call

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from passat.ir.analysis import well_formed
 from passat.ir.anf import to_anf, to_graph
 from passat.ir.collector import collector_paused
@@ -108,7 +110,8 @@ class Engine:
     def run(self, function: Function, report: EngineReport) -> Function:
         """The optimized function, or the function itself if nothing changed. Nested functions and branches are optimized in turn. Functions
         that use references are skipped, and the report says so."""
-        with collector_paused(), interruptible():
+        # Rules compute with any constant: a cast of a signaling NaN is not worth a warning.
+        with collector_paused(), interruptible(), np.errstate(all="ignore"):
             infer_type(function)
             made = self._in_regions(function, report)
             if made is not None:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from passat.rules.engine.directions import Stage
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.limits import INTERRUPTED, SATURATED, StopReason
@@ -48,6 +50,10 @@ class Collector:
     def add_pass(self, ran: Ran, run: int = 1, runs: int = 1) -> None:
         """Adds findings about the rule in a pass, or in one of its runs. If the engine ruled out matches in advance, there was no
         saturation, and the pass's input is examined."""
+        with np.errstate(all="ignore"):  # as in the engine
+            self._add_pass(ran, run, runs)
+
+    def _add_pass(self, ran: Ran, run: int, runs: int) -> None:
         label = ran.name if runs == 1 else f"the {ordinal(run - 1)} run of {ran.name}"
         self._runs.setdefault(ran.name, []).append(label)
         remarks = self.asked.remarks.get(ran.name, ())

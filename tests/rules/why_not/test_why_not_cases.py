@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any as AnyValue
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
 from passat.ir.attrs import Attrs
@@ -12,7 +13,7 @@ from passat.ir.module import IRModule
 from passat.ir.op import Op
 from passat.ir.types import Type
 from passat.passmgr import Pass, PassContext, PassInfo, PassInstrument, Sequential
-from passat.rules.guards import has_rank, is_constant
+from passat.rules.guards import Term, guard, has_rank, is_constant
 from passat.rules.library import Arithmetic, ConstantFolding
 from passat.rules.multi_pattern import each, joined, parts
 from passat.rules.passes.layouts import convert_layout
@@ -29,7 +30,7 @@ from passat.rules.pattern import attributes, constants, op, tensors
 from passat.rules.rule import RuleSet
 from passat.rules.rule_pass import phase, rule_pass
 from passat.rules.why_not import Answer, Inquiry, Kind, WhyNotError, set_text, why_not, why_not_set
-from tests.rules.building import func, numbers, ops, splat, tup, var
+from tests.rules.building import const, func, numbers, ops, splat, tup, var
 from tests.share import share
 
 x, y, z, w = tensors("x y z w")
@@ -806,6 +807,24 @@ def test_rules_banned_in_the_first_round_run_in_the_end() -> None:
     module = IRModule.from_expr(func(tup(*(at(f"Exp_{i}", ops.exp(var(f"v{i}"))) for i in range(3)))))
     found = why_not("Patient.free", module, pipeline=rule_pass(Patient), config={"rules.cost": Cheap()})
     assert [(finding.kind, finding.times) for finding in found.findings] == [(Kind.TAKEN, 3)]
+
+
+def test_guards_that_compute_with_signaling_nan() -> None:
+    """Matches that the engine did not process are decided here, also without a warning of NumPy."""
+
+    @guard
+    def is_large(c: Term) -> bool | str:
+        return bool(c.value().numpy().astype(np.float64).max() > 1e30) or "an element is small"
+
+    class Guarded(RuleSet):
+        """A rule whose guard computes with constants."""
+
+        large = (x * c >> x).when(is_large(c))
+
+    signaling = const(np.array([0x7F800001, 0x3F800000], np.uint32).view(np.float32))
+    module = IRModule.from_expr(func(at("Mul", ops.multiply(var("v", (2,)), signaling))))
+    found = why_not("Guarded.large", module, pipeline=rule_pass(Guarded), config={"rules.seconds": 0.0})
+    assert found.line == "Guarded.large: it matches at 'Mul' (in Guarded) and is rejected: is_large(c): an element is small"
 
 
 def test_a_rule_that_lowers() -> None:
