@@ -238,11 +238,12 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome, reference: Refe
                 job.tell("looking for the pass that changed the values")
                 return find_guilty(reference, made.pipeline, given.module, outcome.context.with_instruments([job.vetoes.again()]))
 
-            # Nothing else has tested a pass of the user's, so it is accused before rules that may explain the difference.
+            # Nothing else has tested a pass or a rule of the user's, so it is accused before rules that may explain the difference.
             own = {step.name for step in made.pipeline.plan(made.context).walk() if step.runs and is_own(step.pass_)}
+            own |= _own_rule_passes(job, made)
             if not own or guilty() not in own:
                 if loose := _loose_rules(job, made):
-                    raise LooseRulesError(reference, _found("infinite or NaN results", loose, "may change"), loose)
+                    raise LooseRulesError(reference, _found("other values", loose, "may cause where values are infinite or NaN"), loose)
                 if any(output.reason for output in report.verification.outputs) and (inexact := _inexact_rules(job, made)):
                     raise LooseRulesError(reference, _found("other values", inexact, "may cause by rounding or the sign of 0"), inexact)
                 if job.context.get_config("rules.math") != EXACT and reference.differs_from_itself(report.verification):
@@ -294,11 +295,27 @@ def _loose_rules(job: Job, made: Made) -> list[str]:
     return sorted({rule.name for _, rule in _fired(job, made) if rule.nonfinite != KEPT})
 
 
+def _own_rule_passes(job: Job, made: Made) -> set[str]:
+    """The names of the rule passes in which rules of the user fired, none of which may change infinite or NaN results."""
+    fired = {rule.name for rule in job.report.rules if rule.fired}
+    names = set()
+    for step in made.pipeline.plan(made.context).walk():
+        if isinstance(step.pass_, RulePass):
+            own = [rule for rules in step.pass_.sets if not _is_library(rules) for rule in rules if rule.name in fired]
+            if own and all(rule.nonfinite == KEPT for rule in own):
+                names.add(step.name)
+    return names
+
+
+def _is_library(rules: RuleSetMeta) -> bool:
+    return rules.base.__module__.startswith("passat.")
+
+
 def _inexact_rules(job: Job, made: Made) -> list[str]:
     """The inexact rules of the library that fired. What they change is harmless by itself, but the model may make it large: 1 / -0.0 is
     -inf. Rules of users are accused instead, since nothing else has tested them."""
     fired = _fired(job, made)
-    return sorted({rule.name for rules, rule in fired if rule.math == REASSOCIATE and rules.base.__module__.startswith("passat.")})
+    return sorted({rule.name for rules, rule in fired if rule.math == REASSOCIATE and _is_library(rules)})
 
 
 def _fired(job: Job, made: Made) -> list[tuple[RuleSetMeta, Rule]]:

@@ -11,9 +11,11 @@ import onnx
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from passat import Result, optimize
+from passat import MismatchError, Result, optimize
 from passat.compared_model import ComparedSession
 from passat.ir.onnx import files
+from passat.rules import RuleSet, constant, guard, op, tensor
+from passat.rules.guards import Term
 from passat.runner import Runner, VerifyError
 from passat.verify import OutputReport, Reference, VerifyReport
 from tests.comparing import compare_models
@@ -485,8 +487,28 @@ def test_rules_that_change_nonfinite_values_are_excluded_on_a_difference() -> No
     check_excluded(
         result,
         ["Div", "Div", "Add"],
-        "the comparison found infinite or NaN results, which Factoring.quotients may change: the result is optimized without",
+        "the comparison found other values, which Factoring.quotients may cause where values are infinite or NaN: the result is optimized "
+        "without",
     )
+
+
+def test_a_wrong_rule_of_the_user_is_accused_before_rules_that_change_nonfinite_values() -> None:
+    """The rule matches only where the products have become one."""
+    x, w = tensor("x"), constant("w")
+
+    class Own(RuleSet):
+        """A wrong rule."""
+
+        wrong = (op.tanh(x @ w) >> op.tanh(x)).inexact("wrong")
+
+    adapter = onnx.parser.parse_model(
+        f"{HEAD}(float[n,4] x) => (float[n,4] y) {{ a = MatMul(x, v) b = MatMul(x, w) s = Add(a, b) y = Tanh(s) }}"
+    )
+    for name in "vw":
+        weight = np.random.default_rng(ord(name)).normal(size=(4, 4)).astype(np.float32)
+        adapter.graph.initializer.append(numpy_helper.from_array(weight, name))
+    with pytest.raises(MismatchError, match="the difference comes from the pass Own"):
+        optimize(adapter, rules=[Own])
 
 
 def test_inexact_rules_of_the_library_are_excluded_on_a_difference() -> None:
@@ -615,3 +637,21 @@ def test_reciprocals_of_zero_and_signaling_nan_are_not_taken() -> None:
         model.graph.initializer.append(numpy_helper.from_array(np.array(bits, np.uint32).view(np.float32), "c"))
         result = optimize(model, opt_level=3, config={"rules.math": "finite"})
         assert [node.op_type for node in result.model.graph.node] == ["Abs", "Div"]
+
+
+def test_rules_compute_with_signaling_nan() -> None:
+    """Without a warning."""
+    x, c = tensor("x"), constant("c")
+
+    @guard
+    def is_large(c: Term) -> bool | str:
+        return bool(c.value().numpy().astype(np.float64).max() > 1e30) or "small"
+
+    class Own(RuleSet):
+        """A rule whose guard computes with constants."""
+
+        large = (op.nn.relu(x + c) >> x).when(is_large(c))
+
+    model = onnx.parser.parse_model(f"{HEAD}(float[3] x) => (float[3] y) {{ a = Add(x, c) y = Relu(a) }}")
+    model.graph.initializer.append(numpy_helper.from_array(np.array(SIGNALING, np.uint32).view(np.float32), "c"))
+    assert optimize(model, rules=[Own]).report.node_count_after == 2
