@@ -99,11 +99,14 @@ class Collector:
         run, view = run_trace.run, run_trace.view
         left = run.result is run.body and run.choice is not None and any(node in run.provenance for node in run.choice.values())
         not_taken: list[tuple[Application, Sequence[str]]] = []
+        taken = {run_trace.matched[i][0] for i in applied if run_trace.taken[i]}
         for i in applied:
             application, nodes = run.applications[i], run_trace.matched[i]
             if not self._is_asked(view, nodes):
                 continue
             several = isinstance(application.matcher, Grouper)
+            if not several and nodes[0] in taken and not run_trace.taken[i]:  # it matched with the operands in another order, too
+                continue
             places = [view.place(root) for root in (nodes if several else nodes[:1])]
             if run_trace.taken[i]:
                 said = self._left or "unchanged"

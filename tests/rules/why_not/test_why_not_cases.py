@@ -798,6 +798,19 @@ def test_both_directions_of_a_rule() -> None:
     assert back.text == "((x * y) + (x * z)) -> (x * (y + z))"
 
 
+def test_one_of_two_matches_at_a_node_is_extracted() -> None:
+    """The operands match in both orders, and both results cost the same."""
+
+    class Roots(RuleSet):
+        """Products of roots need one root."""
+
+        one = (op.sqrt(x) * op.sqrt(y) >> op.sqrt(x * y)).finite("both may be negative")
+
+    module = IRModule.from_expr(func(at("Mul", ops.multiply(ops.sqrt(X), ops.sqrt(Y)))))
+    found = why_not("Roots.one", module, pipeline=rule_pass(Roots), config={"rules.math": "finite"})
+    assert found.line == "Roots.one: it fired once, and its result was extracted: at 'Mul' (in Roots)"
+
+
 def test_rules_banned_in_the_first_round_run_in_the_end() -> None:
     class Patient(RuleSet):
         """A rule whose budget is smaller than the program."""
