@@ -14,7 +14,10 @@ def main() -> None:
         import passat.cli
 
         passat.cli.main()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, RuntimeError) as error:
+        # Python 3.11 turns an interruption while a class is made into a RuntimeError.
+        if isinstance(error, RuntimeError) and not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
         print("error: interrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
 

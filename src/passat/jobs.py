@@ -84,7 +84,16 @@ def _outcome(job: Job[ResultT_co]) -> ResultT_co | Exception:
     try:
         return job()
     except Exception as error:  # of this job
+        if interruption := hidden_interruption(error):
+            raise interruption from None
         return error
+
+
+def hidden_interruption(error: BaseException) -> KeyboardInterrupt | None:
+    """The interruption that caused an error: Python 3.11 turns one that comes while a class is made, as in an import, into a
+    RuntimeError."""
+    cause = error.__cause__
+    return cause if cause is None or isinstance(cause, KeyboardInterrupt) else hidden_interruption(cause)
 
 
 def _elsewhere(job: Job[ResultT_co], submitted: float = math.inf) -> ResultT_co | Exception:
@@ -144,6 +153,8 @@ class _Sent(Generic[ResultT_co]):
         try:
             job: Job[ResultT_co] = pickle.loads(self._job)
         except Exception as error:  # of a user's class
+            if interruption := hidden_interruption(error):
+                raise interruption from None
             raise LostError(
                 f"{self.name}: another process cannot load the arguments: {type(error).__name__}: {error}; classes and functions must "
                 'belong to a module that it can import, or in a script be defined before `if __name__ == "__main__":`'

@@ -174,6 +174,29 @@ def test_arguments_that_another_process_cannot_load_are_named() -> None:
     ]
 
 
+class InterruptedImport:
+    """A cost model during whose import in another process Ctrl-C comes, while a class is made."""
+
+    def call(self, *_: AnyValue) -> float:
+        return 1.0
+
+    def __reduce__(self) -> tuple[AnyValue, tuple[()]]:
+        return _make_class, ()
+
+
+def _make_class() -> None:
+    class Field:
+        def __set_name__(self, owner: type, name: str) -> None:
+            raise KeyboardInterrupt
+
+    type("Plan", (), {"field": Field()})
+
+
+def test_an_interruption_while_arguments_are_loaded_is_one() -> None:
+    found = passat.optimize_many(["a.onnx", "b.onnx"], jobs=2, verify=False, cost=InterruptedImport())
+    assert [str(one.error) for one in found] == ["interrupted", "interrupted"]
+
+
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [

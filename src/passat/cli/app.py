@@ -75,6 +75,11 @@ def errors(as_json: bool = False, outcome: str = "") -> Iterator[None]:
     except (BrokenPipeError, typer.Exit):
         raise  # the reader of the output is gone, or the output is complete
     except Exception as error:
+        from passat.jobs import hidden_interruption
+
+        if interrupted := hidden_interruption(error):
+            what, code = interruption(interrupted)
+            end(f"{what}{'; ' + outcome if outcome else ''}", code, as_json)
         if os.environ.get(TRACEBACK):
             raise
         message, code = explain(error)
