@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, NoReturn
 from typing import Any as AnyValue
 
+from passat.ir.similar_names import did_you_mean
 from passat.rules.guards import Guard
 from passat.rules.pattern import (
     Computed,
@@ -29,7 +30,7 @@ from passat.rules.pattern import (
     subterms,
     tensor_holes,
 )
-from passat.rules.symbolic import Symbolic
+from passat.rules.symbolic import Symbolic, missing_attribute
 
 if TYPE_CHECKING:
     from passat.rules.expansion import Choice, Holes
@@ -95,6 +96,14 @@ class Rule:
         self.trusted = module.startswith(_LIBRARY)
         if not self.trusted:
             self.check()
+
+    if not TYPE_CHECKING:  # type checkers know the attributes
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_") or name in Rule.__slots__:
+                raise AttributeError(name)
+            known = [one for one in vars(Rule) if not one.startswith("_")]
+            raise missing_attribute(f"a rule has no .{name}{did_you_mean(name, known)}")
 
     @property
     def reducing(self) -> bool:

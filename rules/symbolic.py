@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, TypeVar
 from typing import Any as AnyValue
 
+from passat.ir.similar_names import did_you_mean
+
 if TYPE_CHECKING:
     from passat.rules.guards import Guard
     from passat.rules.pattern import Computed
@@ -49,17 +51,29 @@ class Symbolic:
 
 def _missing(term: Symbolic, name: str) -> Exception:
     """The error for an attribute that a term lacks."""
-    from passat.rules.pattern import RuleError
     from passat.rules.rule import Rule
 
-    class MissingAttributeError(RuleError, AttributeError):  # AttributeError for hasattr
+    if name in vars(Rule):
+        return missing_attribute(f".{name}(...) belongs to the rule, not to its right side: write (left >> right).{name}(...)")
+    near = did_you_mean(name, (known for known in ("shape", "ndim", "dtype") if hasattr(type(term), known))).removeprefix("; ")
+    if name in _PARTS_OF_A_TYPE:
+        instead = _GUARD
+    elif isinstance(term, AttributeTerm):
+        instead = f"if it stands for all attributes of a call (attrs={term!r}), write {term!r}[{name!r}]"
+    else:
+        instead = near or "operators are applied as op.NAME(x), such as op.nn.relu(x)"
+    return missing_attribute(f"{term!r} is {term.kind}, and has no .{name}: {instead}")
+
+
+def missing_attribute(sentence: str) -> Exception:
+    """An error of the rule language that is an AttributeError, too, for `hasattr`."""
+    from passat.rules.pattern import RuleError
+
+    class MissingAttributeError(RuleError, AttributeError):
         pass
 
     MissingAttributeError.__qualname__ = MissingAttributeError.__name__ = "RuleError"
-    if name in vars(Rule):
-        return MissingAttributeError(f".{name}(...) belongs to the rule, not to its right side: write (left >> right).{name}(...)")
-    instead = _GUARD if name in _PARTS_OF_A_TYPE else "operators are applied as op.NAME(x), such as op.nn.relu(x)"
-    return MissingAttributeError(f"{term!r} is {term.kind}, and has no .{name}: {instead}")
+    return MissingAttributeError(sentence)
 
 
 def _rejecting(what: str, instead: str = "") -> Callable[..., AnyValue]:

@@ -64,7 +64,13 @@ def check_dims(dims: Iterable[str], known: Sequence[str]) -> None:
     """Raises SpecializeError for a dimension that is not among the known ones."""
     for name in dims:
         if name not in known:
-            raise SpecializeError(f"the model has no input with a dimension named {name!r}; {_there_is('named dimension', name, known)}")
+            within = names_in(declared_dim(name))
+            instead = (
+                f", which is an expression: give {' and '.join(within)} a size instead" if within and set(within) <= set(known) else ""
+            )
+            raise SpecializeError(
+                f"the model has no input with a dimension named {name!r}{instead}; {_there_is('named dimension', name, known)}"
+            )
 
 
 def _there_is(what: str, name: str, known: Iterable[str]) -> str:

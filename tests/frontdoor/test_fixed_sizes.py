@@ -163,7 +163,9 @@ def test_unknown_names_are_reported_in_a_sentence(arguments: tuple[str, ...], sa
         ({"input_shapes": {"x": [1.5, 4]}}, TypeError, "a size of the input 'x' must be an integer"),
         ({"outputs": "y"}, TypeError, "outputs must be a list of names, not 'y'"),
         ({"outputs": []}, ValueError, "outputs names no output"),
-        ({"dims": {"q": 1}}, SpecializeError, "the model has no input with a dimension named 'q'"),
+        ({"dims": {"q": 1}}, SpecializeError, "the model has no input with a dimension named 'q'; its named dimensions are n"),
+        ({"dims": {"max(n, 1)": 1}}, SpecializeError, "named 'max(n, 1)', which is an expression: give n a size instead; its named"),
+        ({"dims": {"q + 1": 1}}, SpecializeError, "named 'q + 1'; its named dimensions are n"),
     ],
 )
 def test_arguments_that_make_no_sense(options: dict[str, AnyValue], error: type[Exception], said: str) -> None:

@@ -95,6 +95,9 @@ def test_only_attributes_are_compared(use: str, term: str) -> None:
         ("x.relu()", "x is a pattern, and has no .relu: operators are applied as op.NAME(x)"),
         ("x.when(is_float(x))", ".when(...) belongs to the rule, not to its right side: write (left >> right).when(...)"),
         ("a.shape", "a is an attribute, and has no .shape"),
+        ("a.data_layout", "has no .data_layout: if it stands for all attributes of a call (attrs=a), write a['data_layout']"),
+        ("x.shap[0] == 1", "x is a pattern, and has no .shap: did you mean shape?"),
+        ("(op.nn.relu(x) >> x).wen(x.ndim == 1)", "a rule has no .wen; did you mean when?"),
         (
             "x > 3",
             "x is a pattern, and has no comparison >: compare x.ndim, x.shape[0] or x.dtype, or apply an operator such as op.greater(x, y)",
