@@ -1,5 +1,6 @@
 """Proposes the weakest guard over holes and terms that fixes a rule."""
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Any as AnyValue
@@ -8,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from passat.ir.op import REQUIRED
+from passat.ir.op import REQUIRED, Op
 from passat.rules import guards as library
 from passat.rules.attribute_arithmetic import equals
 from passat.rules.checking.trial import Trier, Verdict
@@ -65,8 +66,14 @@ def fix(checked: Checked, seed: int, instances: int) -> str:
         if found:
             _, text, guards = min(found, key=lambda entry: entry[0])
             joint = "" if not text or text.startswith(".") else ", and "
-            return f"{text}{joint}.when({', '.join(map(repr, guards))})"
+            return f"{text}{joint}.when({', '.join(_source(guard, checked.rule) for guard in guards)})"
     return ""
+
+
+def _source(guard: Guard, rule: Rule) -> str:
+    """A guard as a rule file writes it: `op.` before the operators, which texts of patterns omit."""
+    names = {call.op.name for call in subterms(rule.lhs) if isinstance(call, PCall) and isinstance(call.op, Op)}
+    return re.sub(rf"(?<![\w.])({'|'.join(map(re.escape, names))})\(", r"op.\1(", repr(guard)) if names else repr(guard)
 
 
 def _guards_for(rule: Rule, known: list[Checked], seed: int, instances: int) -> tuple[Guard, ...]:

@@ -11,7 +11,7 @@ from passat.rules.checking.check_sets import check_rule, check_rules
 from passat.rules.checking.report import RuleReport, reports_text, summary
 from passat.rules.checking.sampler import RARE_TYPES
 from passat.rules.checking.trying import tried
-from passat.rules.guards import Reject, Term, computed, guard, is_all, is_not_empty, same_type, scalar_of
+from passat.rules.guards import Reject, Term, computed, guard, is_all, is_identity, is_not_empty, same_type, scalar_of
 from passat.rules.holes import tensors_of
 from passat.rules.pattern import attribute, constant, number, op, tensors
 from passat.rules.rule import Rule, RuleSetMeta
@@ -67,6 +67,14 @@ SEEDS = {"relu_of_scaled": 1}
 def wrong_report(rule: Rule) -> RuleReport:
     name = rule.name.partition(".")[2]
     return report_of(rule, INSTANCES.get(name, 60), SEEDS.get(name, 0))
+
+
+def test_a_fix_is_written_as_in_a_rule_file() -> None:
+    rule = (op.mean(op.transpose(x, axes=p), axis=[1, 2]) >> op.mean(x, axis=[1, 2])).when(x.ndim == 4)
+    fixed_by = report_of(rule).fixed_by
+    assert fixed_by == ".when(is_identity(p, op.transpose(x, axes=p)))"
+    fixed: Rule = eval(f"rule{fixed_by}", {"rule": rule, "op": op, "x": x, "p": p, "is_identity": is_identity})
+    assert report_of(fixed).verdict == "sound"
 
 
 @pytest.mark.parametrize("rule", Wrong.rules, ids=lambda rule: rule.name)
