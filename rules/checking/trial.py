@@ -37,7 +37,7 @@ from passat.rules.expansion import with_parts
 from passat.rules.guards import Check, Guard, Reject
 from passat.rules.multi_pattern import MultiRule
 from passat.rules.pattern import Pattern, PCall, PConst, PTuple, PValue, PVar
-from passat.rules.rule import EAGER, EXACT, FINITE, JOINING, Rule
+from passat.rules.rule import EAGER, EXACT, EXPLORING, FINITE, JOINING, Rule
 
 
 class Verdict(enum.Enum):
@@ -112,7 +112,7 @@ class Trier:
             self.pattern, self.guards = _with_inner(self.pattern, self.guards, inner)
         self._grouper = Grouper(rule) if isinstance(rule, MultiRule) else None
         # A joining rule must hold wherever its left side matches, even if its right side does not exist yet.
-        anywhere = rule.exploring() if rule.kind == JOINING else rule
+        anywhere = rule.of_kind(EXPLORING) if rule.kind == JOINING else rule
         self._matcher = Matcher(anywhere) if self._grouper is None else self._grouper.matcher
 
     def rewrites(self, program: Program) -> tuple[list[Rewrite], list[Reject], bool]:

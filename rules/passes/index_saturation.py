@@ -35,7 +35,7 @@ from passat.rules.library.index_forms import IndexRemainders, IndexShortForms, I
 from passat.rules.library.index_logic import IndexComparisons, IndexLogic, IndexSelections
 from passat.rules.library.masks import Masks
 from passat.rules.passes.index_expressions import Reader, Writer, is_index
-from passat.rules.rule import Rule
+from passat.rules.rule import EXPLORING, Rule
 
 
 def is_simplified(node: object) -> bool:
@@ -134,7 +134,7 @@ class IndexCost:
 @functools.cache
 def _stage(sets: Sequence[Iterable[Rule]], rounds: int | None = None) -> Stage:
     """A stage of exploring rules: an e-class keeps all its nodes, since other rules look for them."""
-    return Stage(tuple([Directions(rule.exploring()) for rules in sets for rule in rules]), rounds=rounds)
+    return Stage(tuple([Directions(rule.of_kind(EXPLORING)) for rules in sets for rule in rules]), rounds=rounds)
 
 
 class IndexGraph:
