@@ -118,7 +118,8 @@ register_option(
     "rules.rule_matches",
     int,
     _DEFAULTS.rule_matches,
-    "Matches per iteration above which a rule is banned for a while (back-off), and in all, per 200 nodes, above which it ends.",
+    "Matches per iteration above which a rule is banned for a while (back-off; at least one for each node), and in all, per 200 nodes, "
+    "above which it ends (at least 5,000).",
     minimum=0,
 )
 register_option(
