@@ -136,7 +136,7 @@ linear, extremum = operator("linear", "sum", "mean"), operator("extremum", "max"
 _MOVED: Final = op.reshape(c, newshape=no_axes(c))
 scaling, shifted = cases("of", "linear", "extremum"), cases("of", "mean", "max")
 negated = cases("of", "sum", "max", "min")
-inverse = cases("inverse", "scaled", "divided", "of_quotient", "of_product")
+inverse = cases("inverse", "scaled", "divided", "of_quotient", "of_product", "of_divided")
 itself, depth, minus = (
     cases("itself", "added", "subtracted", "first"),
     cases("depth", "nested", "beside"),
@@ -206,11 +206,11 @@ class Factoring(RuleSet):
     shifted_difference = ((c - x) + d >> (c + d) - x).when(is_float(x), keeps_type(x, c - x), meet_in_range("add", c, d)).inexact(_ORDER)
     scaled_quotient = (
         (
-            inverse(scaled=(c / x) * d, divided=(c / x) / d, of_quotient=d / (c / x), of_product=d / (x * c))
-            >> inverse(scaled=(c * d) / x, divided=(c / d) / x, of_quotient=x * (d / c), of_product=(d / c) / x)
+            inverse(scaled=(c / x) * d, divided=(c / x) / d, of_quotient=d / (c / x), of_product=d / (x * c), of_divided=d / (x / c))
+            >> inverse(scaled=(c * d) / x, divided=(c / d) / x, of_quotient=x * (d / c), of_product=(d / c) / x, of_divided=(c * d) / x)
         )
         .when(is_float(x), keeps_type(x, x * c))
-        .when(*inverse.only("scaled", meet_in_range("multiply", c, d)), *inverse.only("divided", meet_in_range("divide", c, d)))
+        .when(*inverse.only("scaled of_divided", meet_in_range("multiply", c, d)), *inverse.only("divided", meet_in_range("divide", c, d)))
         .when(*inverse.only("of_quotient of_product", meet_in_range("divide", d, c)))
         .inexact(_ORDER)
     )

@@ -67,6 +67,7 @@ CASES: dict[str, Case] = {
     "Factoring.scaled_quotient[divided]": case((five / x) / two, (five / x) / splat(1e-38), RANGE),
     "Factoring.scaled_quotient[of_quotient]": case(five / (two / x), five / (numbers((2, 4, 3)) / x), TYPES),
     "Factoring.scaled_quotient[of_product]": case(five / (x * two), huge / (x * splat(1e-30)), RANGE),
+    "Factoring.scaled_quotient[of_divided]": case(five / (x / two), huge / (x / huge), RANGE),
     "Factoring.scaled_negative[inside]": case(negated(x) * two, negated(i) * four, INTEGERS),
     "Factoring.scaled_negative[outside]": case(negated(x * two), negated(i * four), INTEGERS),
     "Factoring.difference_of_same": case(x - x, i - i, INTEGERS),
