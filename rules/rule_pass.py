@@ -312,6 +312,8 @@ class RulePass(FunctionPass):
                 ctx.remark(name, Rejected(rule, reason, count))
         for stopped in report.stopped:
             ctx.remark(name, early_end(stopped))
+        for ended in report.ended:
+            ctx.remark(name, Ended(ended))
         for gap in report.gaps:
             proven = "the extracted program is proven to be the cheapest"
             close = Ended(f"stopped at the limit of {exact_seconds:g} s of exact search; at most {100 * gap:.2g} % can be gained")

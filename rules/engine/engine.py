@@ -63,7 +63,7 @@ _GROWING: Final = (StopReason.NODES, StopReason.MATCHES, StopReason.ROUNDS, Stop
 def _endless(saturator: Saturator) -> list[str]:
     """The rules that were applied to what they made until a limit was reached: those that occur twice among the rules to which the last
     node goes back."""
-    if saturator.result.stopped.reason not in _GROWING:
+    if saturator.result.stopped.reason not in _GROWING and not saturator.result.ended:
         return []
     rules: Counter[str] = Counter()
     node = max(saturator.provenance, default=-1)
@@ -251,7 +251,8 @@ class Engine:
         made, space, choice, problem = body, None, None, ""
         if without := _endless(saturator):
             said = "what it makes matches it again" if len(without) == 1 else "what they make matches them again"
-            problem = f"{said}, until saturation {saturator.result.stopped}"
+            ended = "".join(f", and {rule} {how}" for rule, how in saturator.result.ended.items())
+            problem = f"{said}, until saturation {saturator.result.stopped}{ended}"
         elif gone := _matched(saturator):
             every, top = set[int]().union(*gone.values()), graph.find(root)
             space = Space.of_graph(graph, saturator.members, self.model, _results(graph, root, returned))

@@ -98,8 +98,8 @@ _RULE_MATCHES: Final = 5_000
 class Limits(NamedTuple):
     """Limits at which saturation stops and the best program so far is extracted: nodes added to the program's own, matches processed (one
     that folds a constant counts as fifty), iterations, and growth of the process in megabytes. A rule that exceeds `rule_matches` in an
-    iteration is banned for a while (`Backoff`), and one that exceeds its share (`share`) for the rest of the phase. `unions` bounds rule
-    applications, for bisection.
+    iteration is banned for a while (`Backoff`), and one that has used up its share (`Shares`) ends for the rest of the phase. `unions`
+    bounds rule applications, for bisection.
 
     `seconds` bounds wall time. It has no default, since load on the machine would change results. `memory` is a safety net far above the
     memory that the other limits allow.
@@ -115,7 +115,8 @@ class Limits(NamedTuple):
 
     def share(self, nodes: int) -> int:
         """The maximum number of matches of one rule in a phase: `rule_matches`, or its default if it is lower, for each 200 nodes of the
-        program. Exports of models need up to 3,000, all rules together; more are forms of a few nodes in all orders."""
+        program; a smaller one counts as 200. Exports of models need up to 3,000, all rules together; more are forms of a few nodes in all
+        orders."""
         return max(self.rule_matches, _RULE_MATCHES) * max(nodes, 200) // 200
 
 
@@ -164,6 +165,41 @@ class Budget:
         """Raises LimitReached if the process has grown too much since `watch_memory`. A call takes about 20 us."""
         if resident_bytes() - self._resident > self.limits.memory * _MEGABYTE:
             raise LimitReached(StopReason.MEMORY, f"more than {self.limits.memory:g} MB")
+
+
+class Shares:
+    """The matches that each rule has used up in a phase. A rule that has used up its share ends, so that the others can go on."""
+
+    def __init__(self, share: int) -> None:
+        self.share = share
+        self._used: dict[str, int] = {}
+        self.over: set[str] = set()
+        """The rules that have ended in this phase."""
+        self.ended: dict[str, str] = {}
+        """The rules that have ended in any phase, and what to say of each."""
+
+    def renew(self) -> None:
+        """Begins a phase, with new shares."""
+        self._used, self.over = {}, set()
+
+    def take(self, rule: str) -> bool:
+        """Takes a match from the share of a rule. If nothing is left of it, the rule ends; returns False."""
+        if rule in self.over:
+            return False
+        if self._used.get(rule, 0) >= self.share:
+            self.end(rule)
+            return False
+        self.spend(rule, 1)
+        return True
+
+    def spend(self, rule: str, matches: int) -> None:
+        """Counts matches of a rule."""
+        self._used[rule] = self._used.get(rule, 0) + matches
+
+    def end(self, rule: str) -> None:
+        """Ends a rule for the rest of the phase."""
+        self.over.add(rule)
+        self.ended[rule] = f"ended at its share of {self.share} matches (rules.rule_matches), and the other rules went on"
 
 
 Row = tuple[int, ...]

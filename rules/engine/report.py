@@ -5,6 +5,7 @@ from typing import Final
 
 from passat.rules.engine.limits import SATURATED, Stop, StopReason
 from passat.rules.guards import Reject
+from passat.rules.rule import without_operators
 
 _REASONS: Final = 5
 """Maximum number of distinct rejection reasons kept per rule."""
@@ -53,14 +54,12 @@ def early_end(stop: Stop) -> Ended:
 
 @dataclass
 class RuleStatistics:
-    """Statistics of one rule: matches processed, matches rejected with the reasons (the first few, counted), unions made; how much of its
-    share of matches the rule has used in a phase, with weights."""
+    """Statistics of one rule: matches processed, matches rejected with the reasons (the first few, counted), unions made."""
 
     matches: int = 0
     rejected: int = 0
     unions: int = 0
     seconds: float = 0.0
-    spent: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
 
     def reject(self, rejection: Reject) -> None:
@@ -84,13 +83,15 @@ class Round:
 
 @dataclass
 class Saturation:
-    """The result of a saturation: its iterations, why it stopped, and statistics per rule and iteration."""
+    """The result of a saturation: its iterations, why it stopped, statistics per rule and iteration, and the rules that ended before
+    (`Shares`), with what to say of each."""
 
     rounds: int = 0
     stopped: Stop = SATURATED
     nodes: int = 0
     rules: dict[str, RuleStatistics] = field(default_factory=dict)
     history: list[Round] = field(default_factory=list)
+    ended: dict[str, str] = field(default_factory=dict)
 
     def of(self, rule: str) -> RuleStatistics:
         """The statistics of a rule."""
@@ -104,14 +105,15 @@ class Saturation:
 
 @dataclass
 class EngineReport:
-    """Statistics of a run, including regions: iterations, nodes in the e-graph, stop reasons, statistics per rule; eager rule applications,
-    common subexpressions merged, calls lowered; e-classes with more than one extractable e-node; costs by the model; the optimality gap of
-    each exact search; why nothing was done, if there is a reason; the number of regions of a large function, of regions replayed from equal
-    ones, and of cached results; whether the function changed."""
+    """Statistics of a run, including regions: iterations, nodes in the e-graph, stop reasons, rules that ended before, statistics per rule;
+    eager rule applications, common subexpressions merged, calls lowered; e-classes with more than one extractable e-node; costs by the
+    model; the optimality gap of each exact search; why nothing was done, if there is a reason; the number of regions of a large function,
+    of regions replayed from equal ones, and of cached results; whether the function changed."""
 
     rounds: int = 0
     nodes: int = 0
     stopped: list[Stop] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
     rules: dict[str, RuleStatistics] = field(default_factory=dict)
     eager: int = 0
     merged: int = 0
@@ -130,7 +132,7 @@ class EngineReport:
         self.rounds = max(self.rounds, other.rounds)
         for name in ("nodes", "eager", "merged", "lowered", "alternatives", "cost_before", "cost_after"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        for name in ("stopped", "failures"):
+        for name in ("stopped", "ended", "failures"):
             ours = getattr(self, name)
             ours += [text for text in getattr(other, name) if text not in ours]
         self.gaps += other.gaps
@@ -145,6 +147,8 @@ class EngineReport:
             self.failures.append(early_end(result.stopped))
         elif result.stopped != SATURATED:
             self.stopped.append(result.stopped)
+        ended = dict.fromkeys(f"{without_operators(rule)} {how}" for rule, how in result.ended.items())
+        self.ended += [text for text in ended if text not in self.ended]
 
     def add_rules(self, rules: dict[str, RuleStatistics]) -> None:
         """Adds the statistics per rule of one saturation."""

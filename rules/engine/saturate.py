@@ -10,7 +10,7 @@ from passat.rules.engine.directions import Directions, Stage, reachable
 from passat.rules.engine.edges import Edges
 from passat.rules.engine.egraph import EngineError, Query
 from passat.rules.engine.graph import TUPLE, Graph, Symbol
-from passat.rules.engine.limits import SATURATED, Backoff, Budget, LimitReached, Limits, Stop, StopReason
+from passat.rules.engine.limits import Backoff, Budget, LimitReached, Limits, Shares, Stop, StopReason
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.mirror import Asked, Mirror, Retired, excessive, foresee, may_explode
 from passat.rules.engine.report import Round, RuleStatistics, Saturation
@@ -53,9 +53,8 @@ class Saturator:
         self._queries = _queries_of(graph, stages)
         self._edges = Edges(graph)
         self._mirror = Mirror(graph, self._queries, self._edges)
-        self._share = limits.share(self.initial)
-        self._dropped: set[int] = set()
-        """The queries of this phase that would find more than the share of a rule, in an iteration that would find too many."""
+        self._shares = Shares(limits.share(self.initial))
+        self.result.ended = self._shares.ended
         self._phase: Sequence[int] = ()
         self._active: Sequence[int] = ()
         """The queries of the active stages."""
@@ -132,9 +131,7 @@ class Saturator:
         """
         self._activate(numbers, 0)
         self._backoff = Backoff(max(self._limits.rule_matches, self.initial))
-        self._dropped = set()
-        for statistics in self.result.rules.values():
-            statistics.spent = 0
+        self._shares.renew()
         unions: list[tuple[int, int]] = []
         start = time.perf_counter()
         if not self._mirror.begun:
@@ -291,11 +288,7 @@ class Saturator:
             if may_explode(self.graph, self.initial):
                 learned = self._follow(self._mirror.step()[0])
                 if self._foresees_too_many():
-                    for number in excessive(self.graph, self._queries, self._asked(), self._share):
-                        self._dropped.add(number)
-                        self._note_spent(self._queries[number][0].name)
-                    if self._foresees_too_many():
-                        raise LimitReached(StopReason.MATCHES, f"the next iteration would find more than {self._limits.matches}")
+                    self._end_excessive()
             tables, learned = self._match(learned)
             self.result.rounds += 1
             self._budget.check_memory()
@@ -312,7 +305,7 @@ class Saturator:
         self._note_cut(numbers)
         self._load(unions)
         self._follow(self._mirror.step()[0])
-        if done >= self._limits.rounds and self.result.stopped == SATURATED:
+        if done >= self._limits.rounds:
             self.result.stopped = Stop(StopReason.ROUNDS, f"more than {self._limits.rounds}")
 
     def _note_cut(self, numbers: Iterable[int]) -> None:
@@ -336,9 +329,17 @@ class Saturator:
         """True if the next iteration would find more matches than the limit."""
         return foresee(self.graph, self._queries, self._asked(), self._limits.matches)
 
+    def _end_excessive(self) -> None:
+        """Ends the rules with queries that would each find more than a share, since egglog cannot stop within an iteration."""
+        for number in excessive(self.graph, self._queries, self._asked(), self._shares.share):
+            self._shares.end(self._queries[number][0].name)
+        if self._foresees_too_many():
+            raise LimitReached(StopReason.MATCHES, f"the next iteration would find more than {self._limits.matches}")
+
     def _asked(self) -> list[int]:
-        """The active queries that can match, without the dropped ones."""
-        return [number for number in self._mirror.asked(self._active) if number not in self._dropped]
+        """The active queries that can match, without those of rules that have ended."""
+        asked, queries, over = self._mirror.asked(self._active), self._queries, self._shares.over
+        return [number for number in asked if queries[number][0].name not in over] if over else asked
 
     def _begin(self, unions: Sequence[tuple[int, int]]) -> None:
         self._decided = unions
@@ -489,10 +490,8 @@ class Saturator:
         graph, budget, steps, key = self.graph, self._budget, self.steps, (number, row)
         matcher, variant, _ = self._queries[number]
         self._seen.add(key)
-        if statistics.spent >= self._share:
-            self._note_spent(matcher.name)
+        if not self._shares.take(matcher.name):
             return False
-        statistics.spent += 1
         budget.matches += 1
         statistics.matches += 1
         size, applied = len(graph.symbols), graph.applied
@@ -506,7 +505,7 @@ class Saturator:
             return False
         if graph.applied > applied:
             budget.matches += _FOLDED * (graph.applied - applied)
-            statistics.spent += _FOLDED_OF_SHARE * (graph.applied - applied)
+            self._shares.spend(matcher.name, _FOLDED_OF_SHARE * (graph.applied - applied))
         if matcher.follows_facts:
             self._dependent[key] = None
         if graph.find(built) != root:
@@ -529,11 +528,6 @@ class Saturator:
                 if graph.applied > applied:
                     self._combined |= {root, self._made_for[built]}
         return True
-
-    def _note_spent(self, rule: str) -> None:
-        """Records a rule that has used up its share of the matches."""
-        if self.result.stopped == SATURATED:
-            self.result.stopped = Stop(StopReason.MATCHES, f"more than {self._share} of {rule}")
 
     def _is_itself(self, head: Symbol, node: Sequence[int], made: int) -> bool:
         """True if a node, given by its operands and payload, is what a rule made for it: nothing replaces it, so it must still match."""

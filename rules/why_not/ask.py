@@ -241,6 +241,7 @@ class Inquiry:
         alone = [(ran.name, said) for ran in holding for said in self.watched.remarks.get(ran.name, ()) if isinstance(said, Skipped)]
         ended = [(ran.name, run_trace.run.saturation) for ran in holding for run_trace in ran.runs]
         stopped = dict.fromkeys((name, stopped_text(saturation)) for name, saturation in ended if saturation.stopped != SATURATED)
+        stopped |= dict.fromkeys((name, f"{rule} {how}") for name, saturation in ended for rule, how in saturation.ended.items())
         return [Finding(Kind.CUT, f"{how} (in {name}); it might have matched later", passes=(name,)) for name, how in stopped] + [
             Finding(Kind.LEFT, f"{name} has functions that it {said}", passes=(name,)) for name, said in dict.fromkeys(alone)
         ]

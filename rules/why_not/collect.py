@@ -212,6 +212,8 @@ class Collector:
             if graph.find(built) == root:
                 by = listed(made.get(root, []))
                 self._note(Kind.NOTHING_NEW, f"{by} created it" if by else "it was in the program from the start", place, pass_name)
+            elif rule.name in run.saturation.ended:
+                self._note(Kind.CUT, f"it {run.saturation.ended[rule.name]}", place, pass_name)
             elif run.saturation.stopped != SATURATED:
                 self._note(Kind.CUT, self._limit(run, rule), place, pass_name)
             else:

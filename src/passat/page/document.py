@@ -172,7 +172,7 @@ def _run(run: Run, first: bool) -> dict[str, AnyValue]:
         "first": first,
         "initial": run.initial,
         "applications": len(run.applications),
-        "stopped": shown(str(run.saturation.stopped)),
+        "stopped": shown("; ".join([str(run.saturation.stopped), *(f"{rule} {how}" for rule, how in run.saturation.ended.items())])),
         "rounds": [list(each) for each in _history(run)],
     }
 
