@@ -840,6 +840,16 @@ def test_guards_that_compute_with_signaling_nan() -> None:
     assert found.line == "Guarded.large: it matches at 'Mul' (in Guarded) and is rejected: is_large(c): an element is small"
 
 
+def test_a_rule_that_has_used_up_its_share() -> None:
+    """The others go on, so that the saturation did not stop for them."""
+    total = long_sum(at("Exp", ops.exp(X)))
+    for i in range(2):
+        total = ops.add(total, var(f"u{i}"))
+    found = why_not("Sums.regroup", IRModule.from_expr(func(total)), pipeline=rule_pass(Sums))
+    [cut] = [finding.text for finding in found.findings if finding.kind is Kind.CUT]
+    assert cut.endswith("(in Sums), but it ended at its share of 5000 matches (rules.rule_matches), and the other rules went on")
+
+
 def test_a_rule_that_lowers() -> None:
     class Lower(RuleSet):
         """A rule for a target that lacks an operator."""
