@@ -10,6 +10,7 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.bounds import at_least
+from passat.ir.op import Op
 from passat.ir.ops.reduction import reduced_axes
 from passat.rules.guards import (
     Reject,
@@ -117,10 +118,10 @@ _WITH_BIAS: Final = ("nn.dense", "nn.matmul", *(f"nn.conv{rank}d{kind}" for rank
 
 
 @guard
-def is_no_linear_map(x: Term, y: Term | None = None) -> bool | str:
-    """The tensor, or the other one, is not the result of a convolution or of a product of matrices, scaled or transposed. These take
-    constant scales and shifts into their weights and bias, where they cost nothing."""
-    return not (_is_linear_map(x) and (y is None or _is_linear_map(y))) or "the constant becomes part of the weights or the bias"
+def is_no_biased_map(given: Op, x: Term, y: Term | None = None) -> bool | str:
+    """The operator is not an addition, or the tensor or the other one is not the result of a convolution or of a product of matrices,
+    scaled or transposed. These take a constant as their bias, where it costs nothing."""
+    return given.name != "add" or not (_is_linear_map(x) and (y is None or _is_linear_map(y))) or "the constant becomes part of the bias"
 
 
 def _is_linear_map(x: Term) -> bool:
@@ -192,7 +193,7 @@ class Factoring(RuleSet):
     constants_apart = (
         (depth(nested=g(g(g(x, c), y), d), beside=g(g(x, c), g(y, d))) >> g(g(x, y), g(c, d)))
         .when(is_float(x), is_not_constant(x), is_not_constant(y), are_alike(c, d), meet_in_range(g, c, d))
-        .when(*depth.only("nested", is_no_linear_map(x)), *depth.only("beside", is_no_linear_map(x, y)))
+        .when(*depth.only("nested", is_no_biased_map(g, x)), *depth.only("beside", is_no_biased_map(g, x, y)))
         .inexact(_ORDER)
         .exploring()
         .budget(16)
