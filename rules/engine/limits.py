@@ -186,10 +186,11 @@ class Shares:
         """Takes a match from the share of a rule. If nothing is left of it, the rule ends; returns False."""
         if rule in self.over:
             return False
-        if self._used.get(rule, 0) >= self.share:
+        used = self._used.get(rule, 0)
+        if used >= self.share:
             self.end(rule)
             return False
-        self.spend(rule, 1)
+        self._used[rule] = used + 1
         return True
 
     def spend(self, rule: str, matches: int) -> None:

@@ -26,7 +26,7 @@ _CHECKED: Final = 256
 _FOLDED: Final = 50
 """Weight of a match whose result an eager rule replaced, in matches: folding a constant takes about as long. Products of constants in
 different orders differ by rounding, so each order folds a new constant."""
-_FOLDED_OF_SHARE: Final = 10
+_FOLDED_OF_SHARE: Final = 3
 """Its weight in the share of a rule. It is smaller, since a chain of constants needs one such match for each link."""
 
 
