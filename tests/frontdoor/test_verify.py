@@ -496,7 +496,7 @@ def test_a_wrong_rule_of_the_user_is_accused_before_rules_that_change_nonfinite_
     """The rule matches only where the products have become one."""
     x, w = tensor("x"), constant("w")
 
-    class Own(RuleSet):
+    class WrongTanh(RuleSet):
         """A wrong rule."""
 
         wrong = (op.tanh(x @ w) >> op.tanh(x)).inexact("wrong")
@@ -507,8 +507,8 @@ def test_a_wrong_rule_of_the_user_is_accused_before_rules_that_change_nonfinite_
     for name in "vw":
         weight = np.random.default_rng(ord(name)).normal(size=(4, 4)).astype(np.float32)
         adapter.graph.initializer.append(numpy_helper.from_array(weight, name))
-    with pytest.raises(MismatchError, match="the difference comes from the pass Own"):
-        optimize(adapter, rules=[Own])
+    with pytest.raises(MismatchError, match="the difference comes from the pass WrongTanh"):
+        optimize(adapter, rules=[WrongTanh])
 
 
 def test_inexact_rules_of_the_library_are_excluded_on_a_difference() -> None:
@@ -647,11 +647,11 @@ def test_rules_compute_with_signaling_nan() -> None:
     def is_large(c: Term) -> bool | str:
         return bool(c.value().numpy().astype(np.float64).max() > 1e30) or "small"
 
-    class Own(RuleSet):
+    class Finite(RuleSet):
         """A rule whose guard computes with constants."""
 
         large = (op.nn.relu(x + c) >> x).when(is_large(c))
 
     model = onnx.parser.parse_model(f"{HEAD}(float[3] x) => (float[3] y) {{ a = Add(x, c) y = Relu(a) }}")
     model.graph.initializer.append(numpy_helper.from_array(np.array(SIGNALING, np.uint32).view(np.float32), "c"))
-    assert optimize(model, rules=[Own]).report.node_count_after == 2
+    assert optimize(model, rules=[Finite]).report.node_count_after == 2
