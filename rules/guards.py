@@ -380,6 +380,11 @@ def has_no_zero(c: Term) -> bool | str:
     return bool(np.all(c.value().numpy() != 0)) or "an element of the constant is 0"
 
 
+def calls_with_constants(x: Term, *names: str) -> list[tuple[Term, ...]]:
+    """The operands of the calls of some operators in the e-class of a term that have a constant operand."""
+    return [parts for name in names for parts in x.calls(name) if any(part.constant is not None for part in parts)]
+
+
 @guard
 def is_finite(c: Term) -> bool | str:
     """All elements of the constant are finite."""
@@ -390,8 +395,7 @@ def _elements(c: Term) -> npt.NDArray[np.float64]:
     array = c.value().numpy()
     if array.dtype.kind == "c":
         raise Reject("the elements are complex numbers")
-    with np.errstate(all="ignore"):
-        return array.astype(np.float64)
+    return array.astype(np.float64)
 
 
 @guard

@@ -122,7 +122,8 @@ class Trier:
         made: list[Rewrite] = []
         rejections: list[Reject] = []
         search = self._alone if self._grouper is None else self._together
-        matched = search(graph, root, made, rejections)
+        with np.errstate(all="ignore"):  # as in the engine
+            matched = search(graph, root, made, rejections)
         self.asked |= graph.facts.keys()
         return made, rejections, matched
 

@@ -130,14 +130,9 @@ def may_explode(graph: Graph, initial: int) -> bool:
 
 def excessive(graph: Graph, queries: Sequence[Asked], asked: Iterable[int], most: int) -> list[int]:
     """The queries that would each find more than `most` matches."""
+    candidates: _Candidates = {}
     large = [number for number, bound in _bounds(graph, queries, asked).items() if bound > most]
-    found: list[int] = []
-    for number in large:
-        matcher, variant, _ = queries[number]
-        candidates = [_having(graph, matcher.root, i, symbol) for i, symbol in _inner(variant)]
-        if _ways(graph, variant, min(candidates, key=len), most) > most:
-            found.append(number)
-    return found
+    return [number for number in large if _count(graph, queries[number], most, candidates) > most]
 
 
 def foresee(graph: Graph, queries: Sequence[Asked], asked: Iterable[int], most: int) -> bool:
@@ -145,20 +140,29 @@ def foresee(graph: Graph, queries: Sequence[Asked], asked: Iterable[int], most: 
     below each of its users. Counts them for the queries that may find most, until the bounds of the others suffice."""
     bounds = _bounds(graph, queries, asked)
     counted, left = 0, sum(bounds.values())
-    candidates: dict[tuple[Symbol, int, Symbol], list[int]] = {}
+    candidates: _Candidates = {}
     for number in sorted(bounds, key=bounds.__getitem__, reverse=True):
         if counted + left <= most:
             return False
         left -= bounds[number]
-        matcher, variant, _ = queries[number]
-        edges = [(matcher.root, i, symbol) for i, symbol in _inner(variant)]
-        for edge in edges:
-            if edge not in candidates:
-                candidates[edge] = _having(graph, *edge)
-        counted += _ways(graph, variant, min([candidates[edge] for edge in edges], key=len), most)
+        counted += _count(graph, queries[number], most, candidates)
         if counted > most:
             return True
     return False
+
+
+_Candidates = dict[tuple[Symbol, int, Symbol], list[int]]
+"""The nodes of a symbol whose operand at a place may be a node of another symbol."""
+
+
+def _count(graph: Graph, query: Asked, most: int, candidates: _Candidates) -> int:
+    """The number of matches of a query, up to some number; remembers the candidates for its root."""
+    matcher, variant, _ = query
+    edges = [(matcher.root, i, symbol) for i, symbol in _inner(variant)]
+    for edge in edges:
+        if edge not in candidates:
+            candidates[edge] = _having(graph, *edge)
+    return _ways(graph, variant, min([candidates[edge] for edge in edges], key=len), most)
 
 
 def _bounds(graph: Graph, queries: Sequence[Asked], asked: Iterable[int]) -> dict[int, int]:

@@ -25,6 +25,7 @@ from passat.ir.tensor import Tensor
 from passat.rules.guards import (
     Reject,
     Term,
+    calls_with_constants,
     computed,
     elements_are,
     guard,
@@ -156,7 +157,7 @@ def is_no_sum(x: Term) -> bool | str:
 
 
 def _has_no_constant_in(x: Term, *names: str) -> bool | str:
-    found = [name for name in names if any(part.constant is not None for parts in x.calls(name) for part in parts)]
+    found = [name for name in names if calls_with_constants(x, name)]
     return not found or f"is also a call of {found[0]} with a constant"
 
 
@@ -217,8 +218,7 @@ def limits_of_clip(attrs: Attrs, dtype: str) -> tuple[float, float]:
         given = (lowest if low is None else int(low), highest if high is None else int(high))
         bounds = [min(max(each, lowest), highest) for each in given]
     else:
-        with np.errstate(over="ignore"):
-            bounds = [float(np.asarray(each, kind)) for each in (lowest if low is None else low, highest if high is None else high)]
+        bounds = [float(np.asarray(each, kind)) for each in (lowest if low is None else low, highest if high is None else high)]
     if bounds[0] > bounds[1]:
         raise Reject(f"the bounds {low} and {high} of a clip of {dtype} contain no value")
     return bounds[0], bounds[1]

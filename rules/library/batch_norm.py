@@ -103,9 +103,8 @@ def are_matrices(x: Term, w: Term) -> bool | str:
 def has_regular_scale(attrs: Attrs, gamma: Term, var: Term) -> bool | str:
     """gamma / sqrt(var + epsilon) is finite in the element type of the tensors, and the root is not 0."""
     kind = to_numpy(var.type.dtype)
-    with np.errstate(all="ignore"):
-        total = (var.value().numpy() + np.asarray(np.float32(attrs.epsilon), kind)).astype(kind).astype(np.float64)
-        scale = (gamma.value().numpy().astype(np.float64) / np.sqrt(total)).astype(kind).astype(np.float64)
+    total = (var.value().numpy() + np.asarray(np.float32(attrs.epsilon), kind)).astype(kind).astype(np.float64)
+    scale = (gamma.value().numpy().astype(np.float64) / np.sqrt(total)).astype(kind).astype(np.float64)
     return bool(np.all(total > 0) and np.all(np.isfinite(scale))) or f"gamma / sqrt(var + {attrs.epsilon}) is not finite"
 
 
@@ -195,8 +194,7 @@ def normalized_sum_stays_finite(attrs: Attrs, w: Term, b: Term, gamma: Term, bet
 
 def _largest_scale(attrs: Attrs, gamma: Term, var: Term) -> float:
     """A bound of gamma / sqrt(var + epsilon)."""
-    with np.errstate(all="ignore"):
-        return float(gamma.value().largest() / np.sqrt(np.min(var.value().numpy().astype(np.float64), initial=np.inf) + attrs.epsilon))
+    return float(gamma.value().largest() / np.sqrt(np.min(var.value().numpy().astype(np.float64), initial=np.inf) + attrs.epsilon))
 
 
 def _end(term: Term) -> float:

@@ -15,6 +15,7 @@ from passat.ir.ops.reduction import reduced_axes
 from passat.rules.guards import (
     Reject,
     Term,
+    calls_with_constants,
     computed,
     guard,
     is_all,
@@ -104,7 +105,7 @@ def are_no_multiples(factor: Term, x: Term, y: Term) -> bool | str:
 
 def _origins(x: Term) -> set[int]:
     """The e-classes of a tensor, and of those that it is a multiple of."""
-    scaled = [operands for operands in x.calls("multiply") if any(operand.constant is not None for operand in operands)]
+    scaled = calls_with_constants(x, "multiply")
     return {x.cls, *(operand.cls for operands in scaled for operand in operands if operand.constant is None)}
 
 
@@ -125,7 +126,7 @@ def is_no_biased_map(given: Op, x: Term, y: Term | None = None) -> bool | str:
 
 
 def _is_linear_map(x: Term) -> bool:
-    scaled = [operands for operands in x.calls("multiply") if any(operand.constant is not None for operand in operands)]
+    scaled = calls_with_constants(x, "multiply")
     bases = [x, *(operand for operands in scaled for operand in operands)]
     bases += [operands[0] for base in bases for operands in base.calls("transpose")]
     maps = ((name, operands) for base in bases for name in _WITH_BIAS for operands in base.calls(name))

@@ -21,6 +21,7 @@ from passat.ir.dtypes import to_numpy
 from passat.ir.ops.windows import SPATIAL
 from passat.rules.guards import (
     Term,
+    calls_with_constants,
     computed,
     guard,
     has_no_zero,
@@ -109,8 +110,8 @@ def are_short_sums(x: Term, y: Term) -> bool | str:
 def is_first_divided(x: Term) -> bool | str:
     """The tensor is not a quotient by a constant of several elements, to which another constant is added. In a chain of quotients and sums,
     each of them would otherwise be combined with each before it."""
-    operands = [parts for name in ("add", "subtract") for parts in x.calls(name) if any(part.constant is not None for part in parts)]
-    quotients = [parts for term in (x, *(part for parts in operands for part in parts)) for parts in term.calls("divide")]
+    shifted = calls_with_constants(x, "add", "subtract")
+    quotients = [parts for term in (x, *(part for parts in shifted for part in parts)) for parts in term.calls("divide")]
     divided = any(divisor.constant is not None and divisor.type.size != 1 for _, divisor in quotients)
     return not divided or "is a shifted quotient by a constant"
 
@@ -119,7 +120,7 @@ def _is_nested_sum(x: Term, levels: int) -> bool:
     """True if a term is a sum or difference, up to a constant factor, and one of its operands is, too, to the given depth."""
     if levels == 0:
         return True
-    scaled = [operands for operands in x.calls("multiply") if any(operand.constant is not None for operand in operands)]
+    scaled = calls_with_constants(x, "multiply")
     bases = [x, *(operand for operands in scaled for operand in operands if operand.constant is None)]
     summed = [operands for base in bases for name in ("add", "subtract") for operands in base.calls(name)]
     return any(_is_nested_sum(operand, levels - 1) for operands in summed for operand in operands if operand.constant is None)
@@ -205,8 +206,7 @@ def is_spread(y: Term, x: Term) -> bool | str:
 def divides_in_range(b: Term, c: Term) -> bool | str:
     """The quotients of a bias and a scale are finite, and 0 only where the bias is 0."""
     bias, scale = (term.value().numpy().astype(np.float64) for term in (b, c))
-    with np.errstate(all="ignore"):
-        quotient = (bias / scale.reshape(-1)).astype(to_numpy(b.type.dtype)).astype(np.float64)
+    quotient = (bias / scale.reshape(-1)).astype(to_numpy(b.type.dtype)).astype(np.float64)
     smallest = float(ml_dtypes.finfo(to_numpy(b.type.dtype)).smallest_normal)  # type: ignore[no-untyped-call]  # ml_dtypes declares no types for it
     kept = np.isfinite(quotient) & ((np.abs(quotient) >= smallest) | (bias == 0))
     return bool(np.all(kept)) or f"the bias divided by the scale leaves the range of {b.type.dtype}"

@@ -68,8 +68,7 @@ def fits_window(p: Sequence[Sequence[int]], q: int | Sequence[int], attrs: Attrs
 
 def _is(number: float, v: AnyValue, x: Term) -> bool:
     """Whether a padding is a number, as an element of the tensor."""
-    with np.errstate(all="ignore"):
-        return bool(np.asarray(v).astype(to_numpy(x.type.dtype)) == number)
+    return bool(np.asarray(v).astype(to_numpy(x.type.dtype)) == number)
 
 
 @guard

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from passat.bisection import READ_AND_WRITTEN, find_guilty
 from passat.choose import MARGIN, Candidate, NothingToTimeError, programs, race
@@ -292,19 +292,16 @@ def _found(found: str, rules: Sequence[str], may: str) -> str:
 
 def _loose_rules(job: Job, made: Made) -> list[str]:
     """The rules that fired and may change infinite or NaN results."""
-    return sorted({rule.name for _, rule in _fired(job, made) if rule.nonfinite != KEPT})
+    return sorted({fired.rule.name for fired in _fired(job, made) if fired.rule.nonfinite != KEPT})
 
 
 def _own_rule_passes(job: Job, made: Made) -> set[str]:
     """The names of the rule passes in which rules of the user fired, none of which may change infinite or NaN results."""
-    fired = {rule.name for rule in job.report.rules if rule.fired}
-    names = set()
-    for step in made.pipeline.plan(made.context).walk():
-        if isinstance(step.pass_, RulePass):
-            own = [rule for rules in step.pass_.sets if not _is_library(rules) for rule in rules if rule.name in fired]
-            if own and all(rule.nonfinite == KEPT for rule in own):
-                names.add(step.name)
-    return names
+    own: dict[str, list[Rule]] = {}
+    for fired in _fired(job, made):
+        if not _is_library(fired.rules):
+            own.setdefault(fired.step, []).append(fired.rule)
+    return {step for step, rules in own.items() if all(rule.nonfinite == KEPT for rule in rules)}
 
 
 def _is_library(rules: RuleSetMeta) -> bool:
@@ -314,16 +311,24 @@ def _is_library(rules: RuleSetMeta) -> bool:
 def _inexact_rules(job: Job, made: Made) -> list[str]:
     """The inexact rules of the library that fired. What they change is harmless by itself, but the model may make it large: 1 / -0.0 is
     -inf. Rules of users are accused instead, since nothing else has tested them."""
-    fired = _fired(job, made)
-    return sorted({rule.name for rules, rule in fired if rule.math == REASSOCIATE and _is_library(rules)})
+    inexact = [fired for fired in _fired(job, made) if fired.rule.math == REASSOCIATE and _is_library(fired.rules)]
+    return sorted({fired.rule.name for fired in inexact})
 
 
-def _fired(job: Job, made: Made) -> list[tuple[RuleSetMeta, Rule]]:
-    """The rules that fired, with their sets, of all passes."""
-    fired = {rule.name for rule in job.report.rules if rule.fired}
-    passes = [step.pass_ for step in made.pipeline.plan(made.context).walk()]
-    sets = [rules for pass_ in passes if isinstance(pass_, RulePass) for rules in pass_.sets]
-    return [(rules, rule) for rules in sets for rule in rules if rule.name in fired]
+class _Fired(NamedTuple):
+    """A rule that fired, its set, and the name of a pass that has it."""
+
+    step: str
+    rules: RuleSetMeta
+    rule: Rule
+
+
+def _fired(job: Job, made: Made) -> list[_Fired]:
+    """The rules that fired, of all passes."""
+    names = {rule.name for rule in job.report.rules if rule.fired}
+    steps = made.pipeline.plan(made.context).walk()
+    sets = [(step.name, rules) for step in steps if isinstance(step.pass_, RulePass) for rules in step.pass_.sets]
+    return [_Fired(step, rules, rule) for step, rules in sets for rule in rules if rule.name in names]
 
 
 def _accusation(report: VerifyReport, opset: int | None) -> str:

@@ -11,7 +11,7 @@ from passat.rules.checking.check_sets import check_rule, check_rules
 from passat.rules.checking.report import RuleReport, reports_text, summary
 from passat.rules.checking.sampler import RARE_TYPES
 from passat.rules.checking.trying import tried
-from passat.rules.guards import Reject, Term, computed, guard, is_all, is_identity, is_not_empty, same_type, scalar_of
+from passat.rules.guards import Reject, Term, computed, guard, has_dtype, is_all, is_identity, is_not_empty, same_type, scalar_of
 from passat.rules.holes import tensors_of
 from passat.rules.pattern import attribute, constant, number, op, tensors
 from passat.rules.rule import Rule, RuleSetMeta
@@ -300,3 +300,13 @@ def test_counterexamples_have_the_attributes_of_undeclared_operators() -> None:
     report = check_rule(rule, instances=20).report
     assert report.counterexample is not None
     assert any(line.startswith("left  negative(onnx.Det(") and "opset=" in line for line in report.counterexample.lines)
+
+
+def test_guards_compute_without_warnings() -> None:
+    """The engine ignores floating-point warnings, and so does the check: an element may be negative, and its root NaN."""
+
+    @guard
+    def has_roots(c: Term) -> bool | str:
+        return bool(np.all(np.isfinite(np.sqrt(c.value().numpy())))) or "an element is negative"
+
+    assert report_of((x * c >> c * x).when(has_dtype(x, "float32"), has_roots(c))).verdict == "sound"
