@@ -11,6 +11,7 @@ from passat.ir.ops.annotation import compiler_begin, compiler_end
 from passat.ir.passat_error import PassatError
 from passat.ir.sealed import is_sealed
 from passat.ir.traverse import evaluation_parts, post_order
+from passat.ir.walks import preorder
 
 _ANYWHERE: Final = (Constant, Function, GlobalVar, Op)
 """Kinds of operands that belong to the region of each expression that uses them."""
@@ -48,15 +49,8 @@ class AnnotatedRegion:
     @property
     def nodes(self) -> list[Expr]:
         """The expressions of the region, with the annotations at its edges."""
-        found: list[Expr] = []
-        stack: list[Expr | AnnotatedRegion] = [self]
-        while stack:
-            part = stack.pop()
-            if isinstance(part, AnnotatedRegion):
-                stack += reversed(part._parts)
-            else:
-                found.append(part)
-        return found
+        parts = preorder(self._parts, lambda part: part._parts if isinstance(part, AnnotatedRegion) else ())
+        return [part for part in parts if not isinstance(part, AnnotatedRegion)]
 
     @property
     def args(self) -> list[Call]:

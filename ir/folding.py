@@ -3,7 +3,7 @@
 A kernel is used if it is shown to compute the same bits (`Op.exact`), or if ONNX Runtime has no kernel.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any as AnyValue
 from typing import Final, NamedTuple
@@ -16,7 +16,7 @@ from passat.ir.evaluate import EvaluateError, Value, evaluate_call, gives_splat,
 from passat.ir.onnx_mapping import DEFAULT_OPSET
 from passat.ir.op import Kernel, Op
 from passat.ir.tensor import Tensor
-from passat.ir.types import TensorType, TupleType, Type
+from passat.ir.types import TensorType, Type, leaves
 
 MOST_SPREAD: Final = 1 << 26
 """Maximum total number of elements of splat operands that a kernel reads element by element."""
@@ -48,7 +48,7 @@ def keeps_bits(op: Op, args: Sequence[Value], result: Type) -> bool:
 
     ONNX Runtime computes most operators on 16-bit floats as float32 and rounds at the end of a chain of such nodes.
     """
-    kinds = {tensor.dtype for tensor in tensors_in(args)} | set(_dtypes(result))
+    kinds = {tensor.dtype for tensor in tensors_in(args)} | {part.dtype for part in leaves(result) if isinstance(part, TensorType)}
     return op.movement or (is_exact(op, args) and kinds.isdisjoint(_NARROW))
 
 
@@ -112,11 +112,3 @@ def _by_runtime(op: Op, opset: int) -> Kernel:
             return op.kernel(*operands, **attrs)
 
     return kernel
-
-
-def _dtypes(type_: Type) -> Iterator[str]:
-    if isinstance(type_, TupleType):
-        for field in type_.fields:
-            yield from _dtypes(field)
-    elif isinstance(type_, TensorType):
-        yield type_.dtype

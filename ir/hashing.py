@@ -31,17 +31,14 @@ from passat.ir.tir.node import Node
 from passat.ir.traverse import children, evaluation_parts, pattern_vars, post_order
 from passat.ir.types import (
     EnvFunc,
-    FuncType,
     GlobalTypeVar,
     IncompleteType,
-    RefType,
     TensorType,
-    TupleType,
     Type,
-    TypeCall,
-    TypeRelation,
     TypeVar,
+    type_parts,
 )
+from passat.ir.walks import parts_first
 
 Comparable: TypeAlias = Expr | IRModule | Type | Pattern | Clause | TypeData | Attrs | Node | dict[str, object] | EnvFunc
 """Values that can be compared and hashed."""
@@ -169,34 +166,14 @@ def _optional(type_: Type | None) -> int:
 def _type(type_: Type) -> int:
     """Hashes a type. All type parameters hash alike."""
     known: dict[Type, int] = {}
-    stack = [type_]
-    while stack:
-        part = stack[-1]
-        parts = _type_parts(part)
-        missing = [inner for inner in parts if inner not in known]
-        if missing:
-            stack.extend(missing)
-            continue
-        stack.pop()
+    for part in parts_first([type_], type_parts):
         if isinstance(part, TensorType):
             known[part] = _text(repr(part))
         else:
             name = part.name if isinstance(part, GlobalTypeVar) else ""
             kind = int(part.kind) if isinstance(part, (GlobalTypeVar, TypeVar, IncompleteType)) else 0
-            known[part] = hash((_text(type(part).__name__), _text(name), kind, *[known[inner] for inner in parts]))
+            known[part] = hash((_text(type(part).__name__), _text(name), kind, *[known[inner] for inner in type_parts(part)]))
     return known[type_]
-
-
-def _type_parts(type_: Type) -> tuple[Type, ...]:
-    if isinstance(type_, TupleType):
-        return type_.fields
-    if isinstance(type_, FuncType):
-        return (*type_.arg_types, type_.ret_type, *type_.type_constraints)
-    if isinstance(type_, TypeCall):
-        return (type_.func, *type_.args)
-    if isinstance(type_, TypeRelation):
-        return type_.args
-    return (type_.value,) if isinstance(type_, RefType) else ()
 
 
 @lru_cache(10_000)

@@ -15,6 +15,7 @@ from passat.ir.expr import (
 )
 from passat.ir.module import IRModule
 from passat.ir.traverse import AnyExpr, children, evaluation_parts, pattern_vars, post_order, with_children, with_pattern_vars
+from passat.ir.walks import parts_first, reachable
 
 
 def inline_calls(expr: AnyExpr, wanted: Callable[[Function], bool]) -> AnyExpr:
@@ -142,13 +143,15 @@ def inline_globals(module: IRModule) -> IRModule:
         for var, function in module.functions.items()
     }
     functions: dict[str, BaseFunc] = {var.name_hint: function for var, function in module.functions.items()}
+    callees = {name: sorted(other for other in names if other in functions) for name, names in used.items()}
+    recursive = {name for name, others in callees.items() if name in reachable(others, callees.__getitem__)}
     wanted = {
         name
         for name, function in functions.items()
-        if isinstance(function, Function) and function.attrs.get("Inline") and not _reaches(name, name, used)
+        if isinstance(function, Function) and function.attrs.get("Inline") and name not in recursive
     }
     done: dict[str, BaseFunc] = {}
-    for name in _callees_first(functions, used):
+    for name in parts_first(functions, callees.__getitem__):  # in module order if there are cycles
         function = functions[name]
         known = {other: done[other] for other in used[name] & wanted}
         enters = known and isinstance(function, Function) and "Compiler" not in function.attrs
@@ -165,40 +168,6 @@ def inline_globals(module: IRModule) -> IRModule:
 
 def _names_in(function: Expr) -> set[str]:
     return {node.name_hint for node in post_order(function) if isinstance(node, GlobalVar)}
-
-
-def _reaches(start: str, goal: str, used: Mapping[str, set[str]]) -> bool:
-    """Whether a function uses another, directly or indirectly."""
-    seen: set[str] = set()
-    stack = list(used.get(start, ()))
-    while stack:
-        name = stack.pop()
-        if name == goal:
-            return True
-        if name not in seen:
-            seen.add(name)
-            stack.extend(used.get(name, ()))
-    return False
-
-
-def _callees_first(functions: Mapping[str, BaseFunc], used: Mapping[str, set[str]]) -> list[str]:
-    """The names of the functions, each after those that it uses; in module order if there are cycles."""
-    order: dict[str, None] = {}
-    begun: set[str] = set()
-    stack = [(name, False) for name in reversed(list(functions))]
-    while stack:
-        name, ready = stack.pop()
-        if ready:
-            order.setdefault(name)
-        elif name not in begun:
-            begun.add(name)
-            stack.append((name, True))
-            stack.extend((other, False) for other in sorted(used[name]) if other in functions)
-    return list(order)
-
-
-def _opens(callee: Function, call: Call) -> bool:
-    return "Compiler" not in callee.attrs and len(callee.params) == len(call.args)
 
 
 def _with_callees(function: Expr, known: Mapping[str, BaseFunc]) -> Function:

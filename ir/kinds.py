@@ -3,17 +3,16 @@
 from passat.ir.infer_error import InferError
 from passat.ir.module import IRModule, TypeData
 from passat.ir.types import (
-    FuncType,
     GlobalTypeVar,
     IncompleteType,
-    RefType,
-    TupleType,
     Type,
     TypeCall,
     TypeKind,
     TypeRelation,
     TypeVar,
+    type_parts,
 )
+from passat.ir.walks import parts_first
 
 __all__ = ["TypeKind", "check_kind"]
 
@@ -28,27 +27,13 @@ def check_kind(t: Type | TypeData, mod: IRModule | None = None) -> TypeKind:
     ('Type', 'AdtHandle')
     """
     known: dict[Type | TypeData, TypeKind] = {}
-    stack: list[tuple[Type | TypeData, bool]] = [(t, False)]
-    while stack:
-        node, ready = stack.pop()
-        if ready:
-            known[node] = _kind(node, known, mod)
-        elif node not in known:
-            stack.append((node, True))
-            stack.extend((part, False) for part in _parts(node))
+    for node in parts_first([t], _parts):
+        known[node] = _kind(node, known, mod)
     return known[t]
 
 
 def _parts(node: Type | TypeData) -> tuple[Type, ...]:
-    if isinstance(node, FuncType):
-        return (*node.arg_types, node.ret_type, *node.type_constraints)
-    if isinstance(node, TupleType):
-        return node.fields
-    if isinstance(node, TypeCall):
-        return (node.func, *node.args)
-    if isinstance(node, TypeRelation):
-        return node.args
-    return (node.value,) if isinstance(node, RefType) else ()
+    return type_parts(node) if isinstance(node, Type) else ()
 
 
 def _kind(node: Type | TypeData, known: dict[Type | TypeData, TypeKind], mod: IRModule | None) -> TypeKind:

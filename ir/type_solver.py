@@ -18,9 +18,12 @@ from passat.ir.types import (
     TypeRelation,
     TypeVar,
     compatible,
+    map_parts,
     refine,
     substitute,
+    type_parts,
 )
+from passat.ir.walks import preorder
 
 
 class _Delayed(NamedTuple):
@@ -77,18 +80,7 @@ class TypeSolver:
     def resolve(self, type_: Type) -> Type:
         """Returns a type with the known types in place of its holes. Holes that are known to be equal become the same hole."""
         found = self._find(type_)
-        if isinstance(found, TupleType):
-            return TupleType(map(self.resolve, found.fields))
-        if isinstance(found, TypeCall):
-            return TypeCall(self.resolve(found.func), map(self.resolve, found.args))
-        if isinstance(found, RefType):
-            return RefType(self.resolve(found.value))
-        if isinstance(found, TypeRelation):
-            return TypeRelation(found.func, map(self.resolve, found.args), found.num_inputs, found.attrs)
-        if isinstance(found, FuncType):
-            constraints = [self._resolved_relation(constraint) for constraint in found.type_constraints]
-            return FuncType(map(self.resolve, found.arg_types), self.resolve(found.ret_type), found.type_params, constraints)
-        return found
+        return map_parts(found, self.resolve)
 
     def add_constraint(self, relation: TypeRelation) -> None:
         """Adds a relation, which `solve` solves. Raises InferError if there is no relation of its name."""
@@ -194,11 +186,6 @@ class TypeSolver:
         mine, theirs = ((side.ret_type, *side.arg_types, *side.type_constraints) for side in (a, b))
         return list(zip(mine, theirs, strict=True))
 
-    def _resolved_relation(self, relation: TypeRelation) -> TypeRelation:
-        found = self.resolve(relation)
-        assert isinstance(found, TypeRelation)
-        return found
-
 
 def instantiated(general: FuncType, given: Sequence[TypeVar] = ()) -> FuncType:
     """Instantiates a generic function type: the first type parameters become those given, the others holes."""
@@ -218,21 +205,5 @@ def _result(name: str, operands: Sequence[Type], relation: TypeRelation) -> Type
 
 
 def holes(type_: Type) -> list[IncompleteType]:
-    """The holes of a type, by identity."""
-    found: list[IncompleteType] = []
-    stack = [type_]
-    while stack:
-        part = stack.pop()
-        if isinstance(part, IncompleteType):
-            found.append(part)
-        elif isinstance(part, TupleType):
-            stack += part.fields
-        elif isinstance(part, FuncType):
-            stack += (*part.arg_types, part.ret_type, *part.type_constraints)
-        elif isinstance(part, TypeCall):
-            stack += (part.func, *part.args)
-        elif isinstance(part, TypeRelation):
-            stack += part.args
-        elif isinstance(part, RefType):
-            stack.append(part.value)
-    return found
+    """The holes of a type."""
+    return [part for part in preorder([type_], type_parts) if isinstance(part, IncompleteType)]

@@ -1,10 +1,11 @@
 """Type parameters of expressions and types: all, bound and free ones."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 from passat.ir.expr import Call, Constructor, Expr, Function, Match, Var
 from passat.ir.traverse import pattern_vars, post_order
-from passat.ir.types import FuncType, RefType, TupleType, Type, TypeCall, TypeRelation, TypeVar, occurring
+from passat.ir.types import FuncType, Type, TypeVar, occurring, type_parts
+from passat.ir.walks import preorder
 
 
 def all_type_vars(node: Expr | Type) -> list[TypeVar]:
@@ -58,24 +59,6 @@ def _types(node: Expr | Type) -> list[Type]:
     return [type_ for type_ in found if type_ is not None]
 
 
-def _parts(type_: Type) -> list[Type]:
-    """A type and all its nested parts."""
-    found: list[Type] = []
-    stack = [type_]
-    while stack:
-        part = stack.pop()
-        found.append(part)
-        stack.extend(reversed(_inner(part)))
-    return found
-
-
-def _inner(type_: Type) -> Sequence[Type]:
-    if isinstance(type_, TupleType):
-        return type_.fields
-    if isinstance(type_, FuncType):
-        return (*type_.type_params, *type_.arg_types, type_.ret_type, *type_.type_constraints)
-    if isinstance(type_, TypeCall):
-        return (type_.func, *type_.args)
-    if isinstance(type_, TypeRelation):
-        return type_.args
-    return (type_.value,) if isinstance(type_, RefType) else ()
+def _parts(type_: Type) -> Iterator[Type]:
+    """A type and all its nested parts, with the type parameters that it binds."""
+    return preorder([type_], lambda part: (*(part.type_params if isinstance(part, FuncType) else ()), *type_parts(part)))

@@ -1,14 +1,15 @@
 """Relay types. Types are values: immutable, hashable, and compared by content."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import IntEnum
 from itertools import count
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from passat.ir.dim_text import given_shape
 from passat.ir.dtypes import itemsize
 from passat.ir.passat_error import PassatError
 from passat.ir.shape import Any, Dim, Shape, SymDim, is_static, product, show_shape, static_size
+from passat.ir.walks import preorder
 
 SHOWN: Final = 10_000
 """Maximum number of characters of a type in messages and comments."""
@@ -325,13 +326,46 @@ class EnvFunc(NamedTuple):
         return EnvFunc(name)
 
 
+def type_parts(type_: Type) -> tuple[Type, ...]:
+    """Returns the types that a type is made of, in order, without the type parameters that it binds."""
+    if isinstance(type_, TupleType):
+        return type_.fields
+    if isinstance(type_, FuncType):
+        return (*type_.arg_types, type_.ret_type, *type_.type_constraints)
+    if isinstance(type_, TypeCall):
+        return (type_.func, *type_.args)
+    if isinstance(type_, TypeRelation):
+        return type_.args
+    return (type_.value,) if isinstance(type_, RefType) else ()
+
+
+def map_parts(type_: Type, function: Callable[[Type], Type]) -> Type:
+    """Returns a type of the same kind, made of what a function returns for its parts."""
+    if isinstance(type_, TupleType):
+        return TupleType(map(function, type_.fields))
+    if isinstance(type_, FuncType):
+        constraints = cast("Iterable[TypeRelation]", map(function, type_.type_constraints))
+        return FuncType(map(function, type_.arg_types), function(type_.ret_type), type_.type_params, constraints)
+    if isinstance(type_, TypeCall):
+        return TypeCall(function(type_.func), map(function, type_.args))
+    if isinstance(type_, TypeRelation):
+        return TypeRelation(type_.func, map(function, type_.args), type_.num_inputs, type_.attrs)
+    return RefType(function(type_.value)) if isinstance(type_, RefType) else type_
+
+
+def leaves(type_: Type) -> Iterator[Type]:
+    """The types in nested tuple types, from left to right; the type itself if it is none.
+
+    >>> list(leaves(TupleType([TypeVar("a"), TupleType([TypeVar("b")])])))
+    [a, b]
+    """
+    nested = preorder((type_,), lambda part: part.fields if isinstance(part, TupleType) else ())
+    return (part for part in nested if not isinstance(part, TupleType))
+
+
 def _nesting(type_: Type) -> int:
     """The nesting depth of generic function types within a type."""
-    if isinstance(type_, FuncType):
-        return bool(type_.type_params) + max(map(_nesting, (*type_.arg_types, type_.ret_type)))
-    if isinstance(type_, (TupleType, TypeCall, TypeRelation)):
-        return max(map(_nesting, type_.fields if isinstance(type_, TupleType) else type_.args), default=0)
-    return _nesting(type_.value) if isinstance(type_, RefType) else 0
+    return (isinstance(type_, FuncType) and bool(type_.type_params)) + max(map(_nesting, type_parts(type_)), default=0)
 
 
 def occurring(type_: Type) -> list[TypeVar]:
@@ -343,17 +377,7 @@ def occurring(type_: Type) -> list[TypeVar]:
     """
     if isinstance(type_, TypeVar):
         return [type_]
-    if isinstance(type_, FuncType):
-        parts: tuple[Type, ...] = (*type_.arg_types, type_.ret_type, *type_.type_constraints)
-    elif isinstance(type_, TypeRelation):
-        parts = type_.args
-    elif isinstance(type_, TupleType):
-        parts = type_.fields
-    elif isinstance(type_, TypeCall):
-        parts = (type_.func, *type_.args)
-    else:
-        parts = (type_.value,) if isinstance(type_, RefType) else ()
-    found = dict.fromkeys(var for part in parts for var in occurring(part))
+    found = dict.fromkeys(var for part in type_parts(type_) for var in occurring(part))
     return [var for var in found if not (isinstance(type_, FuncType) and var in type_.type_params)]
 
 
@@ -477,14 +501,6 @@ def substitute(type_: Type, solution: Mapping[TypeVar, Type]) -> Type:
         return type_
     if isinstance(type_, TypeVar):
         return solution.get(type_, type_)
-    if isinstance(type_, TupleType):
-        return TupleType(substitute(field, solution) for field in type_.fields)
-    if isinstance(type_, TypeCall):
-        return TypeCall(type_.func, [substitute(arg, solution) for arg in type_.args])
-    if isinstance(type_, RefType):
-        return RefType(substitute(type_.value, solution))
-    if isinstance(type_, TypeRelation):
-        return TypeRelation(type_.func, [substitute(arg, solution) for arg in type_.args], type_.num_inputs, type_.attrs)
     if isinstance(type_, FuncType):
         inner = {param: given for param, given in solution.items() if param not in type_.type_params}
         params = list(type_.type_params)
@@ -494,8 +510,7 @@ def substitute(type_: Type, solution: Mapping[TypeVar, Type]) -> Type:
                 if param in taken:  # avoids capturing a substituted parameter
                     names = (TypeVar(f"{param.name}{number}", param.kind) for number in count(1))
                     params[i] = inner[param] = next(name for name in names if name not in {*taken, *params, *occurring(type_)})
-        constraints = [
-            TypeRelation(c.func, [substitute(arg, inner) for arg in c.args], c.num_inputs, c.attrs) for c in type_.type_constraints
-        ]
-        return FuncType([substitute(arg, inner) for arg in type_.arg_types], substitute(type_.ret_type, inner), params, constraints)
-    return type_
+        bare = FuncType(type_.arg_types, type_.ret_type, None, type_.type_constraints)
+        made = cast(FuncType, map_parts(bare, lambda part: substitute(part, inner)))
+        return FuncType(made.arg_types, made.ret_type, params, made.type_constraints) if params else made
+    return map_parts(type_, lambda part: substitute(part, solution))

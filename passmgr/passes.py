@@ -10,6 +10,7 @@ from passat.ir.expr import Function, GlobalVar
 from passat.ir.infer import infer_module, is_inferred
 from passat.ir.module import IRModule
 from passat.ir.prim_func import PrimFunc
+from passat.ir.walks import preorder
 from passat.passmgr.context import PassContext
 from passat.passmgr.options import convert_option, given_options, parameters
 
@@ -70,6 +71,11 @@ class Pass:
 
     def __str__(self) -> str:
         return f"Run pass: {self.info.name} at the optimization level {self.info.opt_level}"
+
+
+def nested_passes(*passes: Pass) -> Iterator[Pass]:
+    """Passes and the members of the pipelines among them, each pipeline before its members."""
+    return preorder(passes, lambda pass_: pass_.members or ())
 
 
 class ModulePass(Pass):

@@ -17,7 +17,7 @@ from passat.ir.op import Op, get_op
 from passat.ir.ops.linear import accepts_bias
 from passat.ir.passat_error import PassatError
 from passat.ir.traverse import children, post_order
-from passat.ir.types import IncompleteType, TensorType, TupleType, Type
+from passat.ir.types import IncompleteType, TensorType, TupleType, Type, leaves
 
 _REMEMBERED: Final = 50_000
 """Number of prices that a model caches."""
@@ -154,9 +154,7 @@ class Roofline:
 
 def _is_known(type_: Type) -> bool:
     """True if the size of a value is known."""
-    if isinstance(type_, TupleType):
-        return all(map(_is_known, type_.fields))
-    return not isinstance(type_, IncompleteType)
+    return not any(isinstance(part, IncompleteType) for part in leaves(type_))
 
 
 def _launches(op: Op, result: Type) -> int:

@@ -20,7 +20,7 @@ from passat.ir.dtypes import FLOATS, INTEGERS
 from passat.ir.op import KnownValue, Op
 from passat.ir.shape import Any, same_dim, same_dims
 from passat.ir.tensor import Tensor
-from passat.ir.types import TensorType, TupleType, Type
+from passat.ir.types import TensorType, Type, leaves
 from passat.rules.analysis import Analysis, Fact
 from passat.rules.pattern import Computed, RuleError
 from passat.rules.symbolic import PART, Symbolic, call_text, notation
@@ -242,9 +242,7 @@ def same_type(x: Term, y: Term) -> bool | str:
 
 def _is_certain(type_: Type) -> bool:
     """True if two values of this type certainly have the same shape and element type."""
-    if isinstance(type_, TupleType):
-        return all(map(_is_certain, type_.fields))
-    return isinstance(type_, TensorType) and not any(isinstance(dim, Any) for dim in type_.shape)
+    return all(isinstance(part, TensorType) and not any(isinstance(dim, Any) for dim in part.shape) for part in leaves(type_))
 
 
 @guard

@@ -17,6 +17,7 @@ from passat.ir.onnx_mapping import READERS
 from passat.ir.op import REQUIRED, Op, find_op, get_op, list_ops
 from passat.ir.ops.emitting import shortest
 from passat.ir.passat_error import PassatError
+from passat.ir.walks import parts_first, preorder
 from passat.passmgr.options import convert
 from passat.rules.symbolic import AttributeTerm, OperatorTerm, Symbolic, call_text
 
@@ -510,11 +511,12 @@ def is_undeclared(node: Pattern) -> bool:
 
 def subterms(pattern: Pattern) -> Iterator[Pattern]:
     """The pattern and all its parts in preorder."""
-    stack = [pattern]
-    while stack:
-        node = stack.pop()
-        yield node
-        stack.extend(reversed(pattern_parts(node)))
+    return preorder([pattern], pattern_parts)
+
+
+def distinct_terms(pattern: Pattern) -> list[Pattern]:
+    """The distinct terms of a pattern, operands first."""
+    return list(parts_first([pattern], pattern_parts, lambda term: term.key))
 
 
 def pattern_parts(node: Pattern) -> tuple[Pattern, ...]:

@@ -3,19 +3,14 @@
 from collections.abc import Iterator, Sequence
 
 from passat.passmgr import Pass, list_passes
+from passat.passmgr.passes import nested_passes
 from passat.rules.rule import Rule
 from passat.rules.rule_pass import RulePass, RunsRules
 
 
 def leaves(pass_: Pass) -> Iterator[Pass]:
     """The passes of a pipeline, with nested ones in place."""
-    stack = [pass_]
-    while stack:
-        each = stack.pop()
-        if each.members is None:
-            yield each
-        else:
-            stack.extend(reversed(each.members))
+    return (each for each in nested_passes(pass_) if each.members is None)
 
 
 def registered_rule_passes() -> list[tuple[str, RulePass]]:

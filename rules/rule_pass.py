@@ -10,6 +10,7 @@ from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.ir.onnx_mapping import DEFAULT_OPSET
 from passat.passmgr import FunctionPass, Pass, PassContext, PassInfo, Place, register_option
+from passat.passmgr.passes import nested_passes
 from passat.rules.cost import CostModel, CostName, Machine, MachineName, cost_model
 from passat.rules.engine.directions import Directions, Stage, expanded, groupers
 from passat.rules.engine.eager import Eager
@@ -394,12 +395,7 @@ class RulePass(FunctionPass):
 
 def rule_passes(pipeline: Pass) -> Iterator[RulePass]:
     """The rule passes in a pipeline."""
-    stack = [pipeline]
-    while stack:
-        pass_ = stack.pop()
-        stack += pass_.members or ()
-        if isinstance(pass_, RulePass):
-            yield pass_
+    return (each for each in nested_passes(pipeline) if isinstance(each, RulePass))
 
 
 def rule_pass(

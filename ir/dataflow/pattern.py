@@ -6,6 +6,7 @@ from typing import Any as AnyValue
 from passat.ir.expr import Constant, Expr
 from passat.ir.op import get_op
 from passat.ir.types import Type
+from passat.ir.walks import parts_first
 
 __all__ = [
     "AltPattern",
@@ -341,18 +342,7 @@ def dominates(parent: DFPattern, path: DFPattern, child: DFPattern) -> Dominator
 
 def pattern_order(root: DFPattern) -> list[DFPattern]:
     """A pattern and its subpatterns without duplicates, in post-order."""
-    order: list[DFPattern] = []
-    seen: set[DFPattern] = set()
-    stack: list[tuple[DFPattern, bool]] = [(root, False)]
-    while stack:
-        pattern, entered = stack.pop()
-        if entered:
-            order.append(pattern)
-        elif pattern not in seen:
-            seen.add(pattern)
-            stack.append((pattern, True))
-            stack += [(part, False) for part in reversed(pattern.parts)]
-    return order
+    return list(parts_first([root], lambda pattern: pattern.parts))
 
 
 def embeds(pattern: DFPattern, found: Mapping[DFPattern, object]) -> bool:

@@ -1,12 +1,12 @@
 """Zeros and ones of a type, and the fields of nested tuples."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from passat.ir.dtypes import FLOATS
 from passat.ir.expr import Constant, Expr, Tuple, TupleGetItem
 from passat.ir.gradients.registry import GradientError
 from passat.ir.op import call_op
-from passat.ir.types import TensorType, TupleType, Type
+from passat.ir.types import TensorType, TupleType, Type, leaves
 
 
 def filled(name: str, like: Expr, type_: Type) -> Expr:
@@ -38,17 +38,6 @@ def reshaped(value: Expr, newshape: Sequence[int]) -> Expr:
 def is_differentiable(expr: Expr, type_: Type) -> bool:
     """Whether an operand needs a gradient: it is not a constant and has a floating-point tensor."""
     return not isinstance(expr, Constant) and any(isinstance(leaf, TensorType) and leaf.dtype in FLOATS for leaf in leaves(type_))
-
-
-def leaves(type_: Type) -> Iterator[Type]:
-    """The types in nested tuple types, from left to right."""
-    stack = [type_]
-    while stack:
-        part = stack.pop()
-        if isinstance(part, TupleType):
-            stack.extend(reversed(part.fields))
-        else:
-            yield part
 
 
 def per_tensor(gradient: Expr, type_: Type, use: Callable[[tuple[int, ...], Expr, TensorType], None]) -> None:

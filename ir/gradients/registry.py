@@ -12,7 +12,7 @@ from passat.ir.expr import Call, Expr, Var
 from passat.ir.op import Op, find_op, get_op, register_op_attr
 from passat.ir.passat_error import PassatError
 from passat.ir.traverse import rewrite
-from passat.ir.types import TensorType, TupleType, Type
+from passat.ir.types import TensorType, Type, leaves
 
 Gradient = Callable[[Call, Expr], Sequence[Expr | None]]
 """Maps a call and the gradient of its result to the gradients of the operands. The operands have types."""
@@ -65,9 +65,7 @@ def operand_gradients(call: Call, result: Var, gradient: Expr) -> Sequence[Expr 
 
 def _is_empty(type_: Type) -> bool:
     """Whether a value is a tensor, or a tuple of them, without elements."""
-    if isinstance(type_, TupleType):
-        return all(map(_is_empty, type_.fields))
-    return isinstance(type_, TensorType) and type_.is_static and type_.size == 0
+    return all(isinstance(part, TensorType) and part.is_static and part.size == 0 for part in leaves(type_))
 
 
 def has_gradient(name: str) -> bool:

@@ -158,10 +158,6 @@ class Alignment:
         self.pairs = [Pair(self._from[i], i, same.get(i) == self._from[i]) for i in sorted(self._from)]
         self.places = list(self._places())
 
-    def after_of(self, node: int) -> int | None:
-        """Returns the node of the second graph that corresponds to a node of the first."""
-        return self._to.get(node)
-
     def values_correspond(self, one: str, other: str) -> bool:
         """Whether a value of the first graph corresponds to a value of the second."""
         made, there = self.before.makers.get(one), self.after.makers.get(other)

@@ -15,6 +15,7 @@ from passat.ir.onnx.value_types import text_of
 from passat.ir.passat_error import PassatError
 from passat.ir.shape import SymDim, names_in, replace_names
 from passat.ir.similar_names import did_you_mean
+from passat.ir.walks import reachable
 
 Sizes = Mapping[str, int]
 """Sizes by dimension name."""
@@ -204,14 +205,7 @@ def _operands(node: NodeProto) -> list[str]:
 def needed_names(graph: GraphProto, names: Iterable[str]) -> set[str]:
     """The names of the values of a graph that some values depend on, including these."""
     maker = {name: node for node in graph.node for name in node.output if name}
-    needed: set[str] = set()
-    pending = list(names)
-    while pending:
-        name = pending.pop()
-        if name not in needed:
-            needed.add(name)
-            pending += _operands(maker[name]) if name in maker else []
-    return needed
+    return set(reachable(names, lambda name: _operands(maker[name]) if name in maker else ()))
 
 
 def _drop_functions(model: ModelProto) -> None:

@@ -11,6 +11,7 @@ from passat.ir.tir.ranges import IterVar
 from passat.ir.tir.stmt import ForKind
 from passat.ir.tir.types import TirError
 from passat.ir.tir.values import ProducerLoad
+from passat.ir.walks import parts_first
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,16 +269,7 @@ def create_schedule(ops: Operation | Tensor | Iterable[Operation]) -> Schedule:
 
 def _in_order(outputs: Iterable[Operation]) -> list[Operation]:
     """The operations, each after those that it needs."""
-    found: dict[int, Operation] = {}
-    stack = [(op, False) for op in reversed(list(outputs))]
-    while stack:
-        op, ready = stack.pop()
-        if ready:
-            found.setdefault(id(op), op)
-        elif id(op) not in found:
-            stack.append((op, True))
-            stack.extend((tensor.op, False) for tensor in reversed(op.input_tensors))
-    return list(found.values())
+    return list(parts_first(outputs, lambda op: [tensor.op for tensor in op.input_tensors]))
 
 
 __all__ = ["Fuse", "Loop", "PlaceholderOp", "Schedule", "Split", "Stage", "create_schedule"]

@@ -3,7 +3,7 @@
 Expressions and statements are visited; the variables that they bind, and the buffers that they name, are not.
 """
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any as AnyValue
 from typing import TypeVar, overload
 
@@ -12,24 +12,22 @@ from passat.ir.tir.node import Node
 from passat.ir.tir.ranges import IterVar, Range
 from passat.ir.tir.stmt import AttrStmt, Stmt, Store
 from passat.ir.tir.values import Load
+from passat.ir.walks import parts_first
 
 N = TypeVar("N", bound=Node)
 
 
-def children(node: Node) -> Iterator[Node]:
+def children(node: Node) -> list[Node]:
     """The expressions and statements directly below a node, in order."""
+    found: list[Node] = []
     for name in node.WALKED:
         value = getattr(node, name)
-        if isinstance(value, (PrimExpr, Stmt)):
-            yield value
-        elif isinstance(value, (Range, IterVar)):
-            yield from children(value)
-        elif isinstance(value, tuple):
-            for part in value:
-                if isinstance(part, (PrimExpr, Stmt)):
-                    yield part
-                elif isinstance(part, (Range, IterVar)):
-                    yield from children(part)
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, (PrimExpr, Stmt)):
+                found.append(part)
+            elif isinstance(part, (Range, IterVar)):
+                found += children(part)
+    return found
 
 
 def map_children(node: N, function: Callable[[AnyValue], AnyValue]) -> N:
@@ -56,18 +54,7 @@ def _mapped(value: AnyValue, function: Callable[[AnyValue], AnyValue]) -> AnyVal
 
 def post_order(node: Node) -> list[Node]:
     """The expressions and statements of a node, each once, after those below it."""
-    found: list[Node] = []
-    seen: set[int] = set()
-    stack: list[tuple[Node, bool]] = [(node, False)]
-    while stack:
-        part, below_is_done = stack.pop()
-        if below_is_done:
-            found.append(part)
-        elif id(part) not in seen:
-            seen.add(id(part))
-            stack.append((part, True))
-            stack.extend((child, False) for child in reversed(list(children(part))))
-    return found
+    return list(parts_first([node], children, id))
 
 
 def post_order_visit(node: Node, function: Callable[[AnyValue], None]) -> None:
@@ -86,20 +73,19 @@ def rewrite(
     If `before` returns a replacement for a node, that is used, and the parts of the node are not visited. A shared node is replaced once.
     """
     done: dict[int, AnyValue] = {}
-    stack: list[tuple[AnyValue, bool]] = [(node, False)]
-    while stack:
-        part, below_is_done = stack.pop()
-        if below_is_done:
+
+    def remaining(part: Node) -> Sequence[Node]:
+        """The parts of a node that is not replaced as a whole."""
+        replacement = before(part) if before is not None else None
+        if replacement is not None:
+            done[id(part)] = replacement
+        return children(part) if replacement is None else ()
+
+    for part in parts_first([node], remaining, id):
+        if id(part) not in done:
             changed = map_children(part, lambda child: done[id(child)])
             replacement = after(changed) if after is not None else None
             done[id(part)] = changed if replacement is None else replacement
-        elif id(part) not in done:
-            replacement = before(part) if before is not None else None
-            if replacement is not None:
-                done[id(part)] = replacement
-                continue
-            stack.append((part, True))
-            stack.extend((child, False) for child in reversed(list(children(part))))
     return done[id(node)]
 
 

@@ -11,6 +11,7 @@ from passat.ir.tir.node import Node
 from passat.ir.tir.ranges import IterVar, Range
 from passat.ir.tir.types import PointerType, TirError, canonical
 from passat.ir.tir.values import indices_of, true
+from passat.ir.walks import preorder
 
 
 class Stmt(Node):
@@ -277,12 +278,5 @@ def stmt_seq(*args: Stmt | PrimExpr | Sequence[Stmt]) -> Stmt:
 
 def stmt_list(stmt: Stmt) -> list[Stmt]:
     """The statements of nested sequences, in order."""
-    found: list[Stmt] = []
-    stack = [stmt]
-    while stack:
-        part = stack.pop()
-        if isinstance(part, SeqStmt):
-            stack.extend(reversed(part.seq))
-        else:
-            found.append(part)
-    return found
+    nested = preorder([stmt], lambda part: part.seq if isinstance(part, SeqStmt) else ())
+    return [part for part in nested if not isinstance(part, SeqStmt)]

@@ -11,6 +11,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
+from passat.ir.walks import preorder
 from passat.passmgr.instruments import PassInstrument, ThreadState
 from passat.passmgr.pass_info import PassInfo, StageInfo
 
@@ -46,12 +47,9 @@ class RunTree(ThreadState, Generic[_R]):
         self.finished, self.runs, self.open = self.runs, [], []
 
     def walk(self) -> Iterator[tuple[_R, int]]:
-        """Yields the runs of the current or last context in the order of their start, with their nesting depth."""
-        stack = [(run, 0) for run in reversed(self.runs or self.finished)]
-        while stack:
-            run, depth = stack.pop()
-            yield run, depth
-            stack.extend((child, depth + 1) for child in reversed(run.children))
+        """The runs of the current or last context in the order of their start, with their nesting depth."""
+        roots = [(run, 0) for run in self.runs or self.finished]
+        return preorder(roots, lambda at: [(child, at[1] + 1) for child in at[0].children])
 
 
 def in_stages(runs: Iterable[tuple[_R, int]]) -> Iterator[tuple[_R, int, str]]:

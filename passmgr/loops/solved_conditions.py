@@ -100,7 +100,7 @@ def _conditions(body: Stmt, outer: Sequence[Var], compared: bool, polynomials: P
                 for condition in _in_expression(child, compared):
                     found.setdefault(id(condition), (condition, scope))
         inner = _inner(node, scope, polynomials)
-        stack += [(child, inner) for child in reversed(list(children(node))) if isinstance(child, Stmt)]
+        stack += [(child, inner) for child in reversed(children(node)) if isinstance(child, Stmt)]
     return found
 
 

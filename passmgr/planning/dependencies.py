@@ -8,7 +8,7 @@ from typing import Final
 from passat.ir.passat_error import PassatError
 from passat.passmgr.options import PassOptionError
 from passat.passmgr.pass_info import EVERYTHING, PassInfo
-from passat.passmgr.passes import Pass
+from passat.passmgr.passes import Pass, nested_passes
 from passat.passmgr.registry import UnknownPassError, get_entry
 
 Node = int | str
@@ -60,11 +60,8 @@ class Requirements:
 
     def __init__(self, members: Sequence[Pass]) -> None:
         self._members: dict[str, Pass] = {}
-        pending = list(reversed(members))
-        while pending:
-            pass_ = pending.pop()
+        for pass_ in nested_passes(*members):
             self._members.setdefault(pass_.info.name, pass_)
-            pending += reversed(pass_.members or ())
         self._nodes: dict[str, str] = {}
         self._resolved: dict[str, Pass] = {}
         self._requires: dict[Node, tuple[str, ...]] = {}
@@ -128,4 +125,4 @@ class Requirements:
 
 def names_in_pass(pass_: Pass) -> frozenset[str]:
     """The names of a pass and of all members of a pipeline."""
-    return frozenset((pass_.info.name,)).union(*map(names_in_pass, pass_.members or ()))
+    return frozenset(each.info.name for each in nested_passes(pass_))

@@ -9,6 +9,7 @@ from typing import Final
 
 from passat.ir.module import IRModule
 from passat.ir.similar_names import did_you_mean
+from passat.ir.walks import preorder
 from passat.passmgr.context import PassContext, check_entered, entered_contexts
 from passat.passmgr.pass_info import PassInfo, StageInfo
 from passat.passmgr.passes import Pass
@@ -70,12 +71,8 @@ class Step:
 
 
 def nested(steps: Sequence[Step]) -> Iterator[tuple[Step, int]]:
-    """Yields all steps with their nesting depth, in pre-order."""
-    stack = [(step, 0) for step in reversed(steps)]
-    while stack:
-        step, depth = stack.pop()
-        yield step, depth
-        stack.extend((inner, depth + 1) for inner in reversed(step.steps))
+    """All steps with their nesting depth, in preorder."""
+    return preorder([(step, 0) for step in steps], lambda at: [(inner, at[1] + 1) for inner in at[0].steps])
 
 
 class Plan:

@@ -16,10 +16,10 @@ from passat.ir.evaluate import EvaluateError, Value, as_constant, evaluate_call
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem, Var
 from passat.ir.infer import InferError, infer_type
 from passat.ir.op import FOLLOWED, KNOWN_LIMIT, KnownValue, Op, OpTypeError, get_op
-from passat.ir.shape import ANY, Dim, SymDim, is_static, static_size
+from passat.ir.shape import ANY, Dim, SymDim, static_size
 from passat.ir.tensor import Array, Tensor
 from passat.ir.traverse import post_order
-from passat.ir.types import TensorType, TupleType, Type
+from passat.ir.types import TensorType, TupleType, Type, leaves
 from passat.rules.pattern import Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar
 from passat.rules.rule import KEPT, RESOLVED, NonFinite
 
@@ -245,11 +245,7 @@ def _known(value: Value) -> KnownValue | None:
 
 def _sizes(type_: Type) -> Iterator[int]:
     """The known element counts of the tensors of a type."""
-    if isinstance(type_, TupleType):
-        for field in type_.fields:
-            yield from _sizes(field)
-    elif isinstance(type_, TensorType) and is_static(type_.shape):
-        yield static_size(type_.shape)
+    return (static_size(part.shape) for part in leaves(type_) if isinstance(part, TensorType) and part.is_static)
 
 
 def flatten(value: Value) -> list[Tensor]:

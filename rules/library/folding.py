@@ -17,9 +17,8 @@ from passat.ir.evaluate import EvaluateError, Value, gives_splat, tensors_in
 from passat.ir.folding import MOST_SPREAD, is_endless, keeps_bits
 from passat.ir.op import get_op
 from passat.ir.ops.static_forms import static_form
-from passat.ir.shape import is_static
 from passat.ir.tensor import Tensor
-from passat.ir.types import TensorType, TupleType, Type
+from passat.ir.types import TensorType, Type, leaves
 from passat.rules.guards import Guard, Reject, Term, computed, guard, knows_all_elements
 from passat.rules.holes import constants_of, operator, tensors_of
 from passat.rules.pattern import attributes, op, tensors, term, value
@@ -182,11 +181,7 @@ def values_of(whole: CallTerm) -> list[Value]:
 
 def _bytes(type_: Type) -> float | None:
     """The size of a value of the type in bytes; None if a dimension is unknown."""
-    if isinstance(type_, TensorType):
-        return type_.nbytes if is_static(type_.shape) else None
-    if not isinstance(type_, TupleType):
-        return None
-    sizes = [_bytes(field) for field in type_.fields]
+    sizes = [part.nbytes if isinstance(part, TensorType) and part.is_static else None for part in leaves(type_)]
     return None if None in sizes else math.fsum(size for size in sizes if size is not None)
 
 

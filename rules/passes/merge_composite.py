@@ -32,6 +32,7 @@ from passat.rules.pattern import (
     PVar,
     RuleError,
     attr_holes,
+    distinct_terms,
     pattern_parts,
     tensor_holes,
 )
@@ -56,7 +57,7 @@ class Match(Substitution):
         self.root = root
         self.exprs = exprs
         self.attrs = attrs
-        terms = list(_left_to_right(pattern))
+        terms = distinct_terms(pattern)
         self.leaves = [term for term in terms if isinstance(term, (PVar, PConst, PLiteral))]
         self.inner = {id(exprs[term.key]) for term in terms if not isinstance(term, (PVar, PConst, PLiteral))}
 
@@ -118,7 +119,7 @@ def check_pattern(pattern: object, guards: Sequence[Guard]) -> Pattern:
         raise TypeError(f"a pattern is a term of the rule language (passat.rules.pattern), not {pattern!r}")
     if not isinstance(pattern, (PCall, PTuple, PGet)):
         raise RuleError(f"the pattern {pattern!r} must apply an operator; a bare hole would match everything")
-    for term in _left_to_right(pattern):
+    for term in distinct_terms(pattern):
         if isinstance(term, PCall) and any(isinstance(value, Computed) for value in term.attrs.values()):
             raise RuleError(f"{term!r}: the pattern computes a value; bind it to a hole and add a guard")
     for guard in guards:
@@ -151,20 +152,6 @@ def _then(terms: Sequence[Pattern], parts: Sequence[Expr], work: _Work) -> _Work
     for term, part in zip(reversed(terms), reversed(parts), strict=True):
         work = (term, part, work)
     return work
-
-
-def _left_to_right(pattern: Pattern) -> Iterator[Pattern]:
-    """The distinct terms of a pattern, operands first."""
-    seen: set[Key] = set()
-    stack: list[tuple[Pattern, bool]] = [(pattern, False)]
-    while stack:
-        term, entered = stack.pop()
-        if entered:
-            yield term
-        elif term.key not in seen:
-            seen.add(term.key)
-            stack.append((term, True))
-            stack += [(part, False) for part in reversed(pattern_parts(term))]
 
 
 Check: TypeAlias = Callable[[Expr], bool]

@@ -17,6 +17,7 @@ from passat.ir.tir.functor import children, rewrite, substitute
 from passat.ir.tir.node import Node
 from passat.ir.tir.ranges import IterVar
 from passat.ir.tir.stmt import AttrStmt, For, IfThenElse, LetStmt, Stmt, nothing
+from passat.ir.walks import preorder
 from passat.passmgr import PassContext, PassInfo, PrimFuncPass
 from passat.rules.passes.index_analyzer import Analyzer
 from passat.rules.passes.index_expressions import Reader, Span, call, is_index
@@ -85,14 +86,12 @@ def _without_lets(stmt: Stmt) -> Stmt:
 
 def _loops(stmt: Stmt) -> Iterator[tuple[Var, PrimExpr, PrimExpr]]:
     """The variables of loops and threads, with their first value and number of values, outer ones first."""
-    stack: list[Node] = [stmt]
-    while stack:
-        node = stack.pop()
+    roots: list[Node] = [stmt]
+    for node in preorder(roots, children):
         if isinstance(node, For):
             yield node.loop_var, node.min, node.extent
         elif isinstance(node, AttrStmt) and node.attr_key in _EXTENTS and isinstance(node.node, IterVar):
             yield node.node.var, IntImm(node.node.var.dtype, 0), node.value
-        stack += reversed(list(children(node)))
 
 
 def _branches(stmt: Stmt) -> Iterator[tuple[IfThenElse, Sequence[tuple[PrimExpr, bool]]]]:

@@ -15,6 +15,7 @@ from passat.ir.module import IRModule
 from passat.ir.op import Op
 from passat.ir.traverse import post_order
 from passat.ir.types import TensorType, Type
+from passat.ir.walks import preorder
 from passat.runtime.devices import Target
 from passat.runtime.graph.compile_engine import CachedFunc, CCacheKey, CompileEngine
 from passat.runtime.graph.graph import NOP, nbytes
@@ -278,12 +279,5 @@ def _parts(expr: Expr) -> Sequence[Expr]:
 
 
 def _flat(refs: Refs) -> list[NodeRef]:
-    found: list[NodeRef] = []
-    stack: list[Refs] = [refs]
-    while stack:
-        part = stack.pop()
-        if isinstance(part, NodeRef):
-            found.append(part)
-        else:
-            stack += reversed(part)
-    return found
+    nested = preorder([refs], lambda part: () if isinstance(part, NodeRef) else part)
+    return [part for part in nested if isinstance(part, NodeRef)]

@@ -11,7 +11,7 @@ from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import rewrite
-from passat.ir.types import TensorType, TupleType, Type
+from passat.ir.types import TensorType, TupleType, Type, leaves
 from passat.runtime.devices import Device, Target, check_device
 from passat.runtime.graph.graph_error import GraphError
 from passat.runtime.interpreter import Closure, Interpreter
@@ -120,17 +120,12 @@ def flat_function(function: Function) -> Function:
 def flat_types(type_: Type) -> list[TensorType]:
     """The types of the tensors in a value, in order. Raises GraphError for values that hold more than tensors."""
     found: list[TensorType] = []
-    stack = [type_]
-    while stack:
-        part = stack.pop()
-        if isinstance(part, TupleType):
-            stack += reversed(part.fields)
-        elif isinstance(part, TensorType):
-            found.append(part)
-        else:
+    for part in leaves(type_):
+        if not isinstance(part, TensorType):
             raise GraphError(
                 f"a value of type {part!r} is neither a tensor nor a tuple of tensors; use executor='vm', or create_executor('vm')"
             )
+        found.append(part)
     return found
 
 

@@ -21,7 +21,7 @@ from passat.ir.op import Op
 from passat.ir.shape import ANY
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import post_order
-from passat.ir.types import IncompleteType, TensorType, TupleType
+from passat.ir.types import IncompleteType, TensorType, TupleType, leaves
 from passat.job import Given, Job, Made, Outcome
 from passat.log import LOG
 from passat.measure import Measured
@@ -504,11 +504,8 @@ def _has_unknown_sizes(module: IRModule) -> bool:
     """True if a value of a module has an unknown dimension without a name."""
     for function in module.functions.values():
         for node in post_order(infer_type(function)):
-            pending = [] if isinstance(node, Op) else [node._checked_type]
-            while pending:
-                type_ = pending.pop()
-                if isinstance(type_, TupleType):
-                    pending += type_.fields
-                elif isinstance(type_, IncompleteType) or (isinstance(type_, TensorType) and ANY in type_.shape):
+            type_ = None if isinstance(node, Op) else node._checked_type
+            for part in () if type_ is None else leaves(type_):
+                if isinstance(part, IncompleteType) or (isinstance(part, TensorType) and ANY in part.shape):
                     return True
     return False

@@ -21,7 +21,7 @@ from passat.ir.traverse import post_order, post_order_visit
 from passat.ir.type_variables import all_type_vars as _all_type_vars
 from passat.ir.type_variables import bound_type_vars as _bound_type_vars
 from passat.ir.type_variables import free_type_vars as _free_type_vars
-from passat.ir.types import TensorType, TupleType, Type, TypeVar
+from passat.ir.types import TensorType, Type, TypeVar, leaves
 from passat.relay.names import missing_name
 
 
@@ -116,16 +116,8 @@ def free_type_vars(expr: Expr | Type, mod: IRModule | None = None) -> list[TypeV
 
 def all_dtypes(expr: Expr) -> set[str]:
     """The element types of all tensors in an expression whose type has been inferred."""
-    found: set[str] = set()
-    for node in post_order(expr):
-        stack = [node._checked_type]
-        while stack:
-            type_ = stack.pop()
-            if isinstance(type_, TensorType):
-                found.add(type_.dtype)
-            elif isinstance(type_, TupleType):
-                stack.extend(type_.fields)
-    return found
+    types = [type_ for node in post_order(expr) if node._checked_type is not None for type_ in leaves(node._checked_type)]
+    return {type_.dtype for type_ in types if isinstance(type_, TensorType)}
 
 
 def extract_intermdeiate_expr(mod: IRModule, expr_id: int) -> IRModule:
