@@ -1,7 +1,7 @@
 """Analyses of expressions: used, bound and free variables, and well-formedness."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from passat.ir.expr import (
     Call,
@@ -75,6 +75,11 @@ def free_vars(expr: Expr) -> list[Var]:
 def check_constant(expr: Expr) -> bool:
     """Whether an expression is a constant, or a tuple of constants (Relay's ConstantChecker)."""
     return all(isinstance(node, (Constant, Tuple)) for node in post_order(expr))
+
+
+def is_call_of(expr: object, *names: str) -> TypeGuard[Call]:
+    """Whether an expression is a call of one of some operators."""
+    return isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name in names
 
 
 def is_effectful(expr: Expr) -> bool:
@@ -178,6 +183,7 @@ __all__ = [
     "check_constant",
     "free_vars",
     "ill_formed",
+    "is_call_of",
     "is_effectful",
     "node_count",
     "pattern_vars",

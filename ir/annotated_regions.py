@@ -9,8 +9,8 @@ from passat.ir.expr import Call, Constant, Expr, Function, GlobalVar, RefCreate,
 from passat.ir.op import Op
 from passat.ir.ops.annotation import compiler_begin, compiler_end
 from passat.ir.passat_error import PassatError
-from passat.ir.sealed import is_sealed
-from passat.ir.traverse import evaluation_parts, post_order
+from passat.ir.sealed import nodes_in
+from passat.ir.traverse import evaluation_parts
 from passat.ir.walks import preorder
 
 _ANYWHERE: Final = (Constant, Function, GlobalVar, Op)
@@ -86,7 +86,7 @@ class AnnotatedRegionSet:
         self._owners: dict[Expr, AnnotatedRegion] = {}
         self._regions: list[AnnotatedRegion] = []
         region: AnnotatedRegion | None
-        for node in post_order(expr, into=lambda node: node is expr or not is_sealed(node), parts_of=evaluation_parts):
+        for node in nodes_in(expr, evaluation_parts):
             if isinstance(node, Call) and node.op is region_begin_op:
                 region = AnnotatedRegion(len(self._regions), node.attrs["compiler"], region_begin_op, region_end_op)
                 self._regions.append(region)

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any as AnyValue
 from typing import Final
 
-from passat.ir.shape import LARGEST_SIZE, Any, Dim, Shape, SymDim, as_dim, divide, extreme
+from passat.ir.shape import LARGEST_SIZE, Any, Dim, Shape, SymDim, as_dim, divide, extreme, names_in
 
 _LONGEST: Final = 4096
 """Longer texts are names: models may have any text, and reading it takes up to quadratic time."""
@@ -49,6 +49,15 @@ def declared_dim(text: str) -> int | SymDim:
     """
     dim = parse_dim(text)
     return SymDim.named(text) if isinstance(dim, Any) or (isinstance(dim, int) and not 0 <= dim <= LARGEST_SIZE) else dim
+
+
+def is_name(text: str) -> bool:
+    """Whether a model that declares this text as a size names a dimension: it is no number, and no expression.
+
+    >>> is_name("n"), is_name("n - 3"), is_name("3")
+    (True, False, False)
+    """
+    return names_in(declared_dim(text)) == [text]
 
 
 def given_shape(sizes: AnyValue) -> Shape:

@@ -278,7 +278,7 @@ def _quotient(dividend: SymDim, divisor: int) -> Dim:
     inner = atoms[0] if len(atoms) == 1 else None
     if isinstance(inner, Quotient) and isinstance(inner.divisor, int) and inner.divisor > 0:
         return outside + divide(inner.dividend + inner.divisor * constant, inner.divisor * divisor)
-    return outside + _bounded(Quotient(_sized(SymDim(rest.items()) + constant), divisor))
+    return outside + _bounded(Quotient(known_dim(SymDim(rest.items()) + constant), divisor))
 
 
 def _bounded(atom: "Quotient | Extreme") -> Dim:
@@ -288,8 +288,8 @@ def _bounded(atom: "Quotient | Extreme") -> Dim:
     return ANY if nested else SymDim.named(atom)
 
 
-def _sized(dim: Dim) -> int | SymDim:
-    """The result of arithmetic on known dimensions, which is one."""
+def known_dim(dim: Dim) -> int | SymDim:
+    """The result of arithmetic on known dimensions, which is a known one."""
     assert not isinstance(dim, Any)
     return dim
 

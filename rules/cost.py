@@ -10,6 +10,7 @@ from numbers import Real
 from typing import Any as AnyValue
 from typing import Final, Literal, Protocol, runtime_checkable
 
+from passat.ir.analysis import is_call_of
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.cost import memory_bound, view
 from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
@@ -260,7 +261,7 @@ def results_of(function: Function) -> Sequence[Expr]:
 
 def _fused_biases(root: Expr, nodes: Sequence[Expr]) -> set[int]:
     """The biases that fuse into the preceding product: it accepts a bias and has no other reader."""
-    biases = [node for node in nodes if isinstance(node, Call) and isinstance(node.op, Op) and node.op.name == "nn.bias_add"]
+    biases = [node for node in nodes if is_call_of(node, "nn.bias_add")]
     if not biases:
         return set()
     readers = Counter(id(part) for node in (*nodes, Tuple([root])) for part in children(node))

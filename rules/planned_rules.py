@@ -6,6 +6,7 @@ import functools
 from collections.abc import Collection, Iterable, Sequence, Set
 from typing import Final, NamedTuple
 
+from passat.ir.long_words import listed
 from passat.ir.similar_names import did_you_mean, suggestion
 from passat.passmgr import ConfigError, Pass, PassContext, Plan, list_passes
 from passat.passmgr.planning.plan import Reason, Step
@@ -38,10 +39,7 @@ def why_not_run(rule: Rule, plan: Plan, ctx: PassContext, ran: Collection[str] |
         if not why:
             return NotRun(is_held=True, why="")
         whys.append(why)
-    told = list(dict.fromkeys(whys))
-    return NotRun(
-        bool(holding), f"{', '.join(told[:-1])} and {told[-1]}" if len(told) > 1 else "".join(told) or "no pass of the pipeline has it"
-    )
+    return NotRun(bool(holding), listed(whys, len(whys)) or "no pass of the pipeline has it")
 
 
 def disabled_in_vain(plan: Plan, ctx: PassContext) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
-from passat.ir.onnx.scope import defined_names, nodes_of
+from passat.ir.onnx.scope import defined_names, nodes_of, open_inputs
 from passat.ir.onnx.specialize import needed_names
 
 
@@ -25,10 +25,9 @@ def conditions_of(model: ModelProto) -> ModelProto:
     graph = model.graph
     wanted = [node.input[0] for node in computed_ifs(model)]
     needed = needed_names(graph, wanted)
-    stored = {tensor.name for tensor in graph.initializer} | {tensor.values.name for tensor in graph.sparse_initializer}
     made = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
     made.graph.name = graph.name
-    made.graph.input.extend(value for value in graph.input if value.name not in stored)
+    made.graph.input.extend(open_inputs(graph))
     made.graph.initializer.extend(tensor for tensor in graph.initializer if tensor.name in needed)
     made.graph.sparse_initializer.extend(tensor for tensor in graph.sparse_initializer if tensor.values.name in needed)
     made.graph.node.extend(node for node in graph.node if any(name in needed for name in node.output if name))

@@ -20,7 +20,7 @@ from passat.ir.onnx.contrib_types import has_rule
 from passat.ir.onnx.data_file import INLINE_LIMIT, LARGE, DataFile
 from passat.ir.onnx.errors import CheckerError, OnnxError
 from passat.ir.onnx.exporter import export_model
-from passat.ir.onnx.frame import Frame, copy_fields
+from passat.ir.onnx.frame import Frame, without_initializers
 from passat.ir.onnx.importer import import_model
 from passat.ir.onnx.scope import nodes_of, tensors_of
 from passat.ir.onnx.sizes import content_bytes, model_bytes, tensor_bytes
@@ -109,9 +109,7 @@ def _set_apart(model: ModelProto) -> None:
 
 def _outline(model: ModelProto) -> ModelProto:
     """A model without the contents of its large tensors, which the checker ignores."""
-    outline = ModelProto()
-    copy_fields(model, outline, except_for={"graph"})
-    copy_fields(model.graph, outline.graph, except_for={"initializer"})
+    outline = without_initializers(model)
     for tensor in model.graph.initializer:
         if tensor_bytes(tensor) < LARGE or tensor.data_type == TensorProto.STRING:
             outline.graph.initializer.append(tensor)
@@ -270,9 +268,7 @@ def _gathered(model: ModelProto, data: DataFile, folder: str | None) -> ModelPro
         value = read_tensor(tensor, folder)
         return data.put(tensor.name, value) if value.nbytes >= LARGE else dense_proto(value, tensor.name)
 
-    copy = ModelProto()
-    copy_fields(model, copy, except_for={"graph"})
-    copy_fields(model.graph, copy.graph, except_for={"initializer"})
+    copy = without_initializers(model)
     for tensor in model.graph.initializer:  # large weights that move are not copied before
         copy.graph.initializer.append(moved(tensor) or tensor)
     for tensor in tensors_of(copy):

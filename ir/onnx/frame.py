@@ -121,3 +121,11 @@ def copy_fields(source: M, target: M, *, except_for: Set[str]) -> None:
                 getattr(target, descriptor.name).extend(value)
             else:
                 setattr(target, descriptor.name, value)
+
+
+def without_initializers(model: ModelProto) -> ModelProto:
+    """A copy of a model without the initializers of its graph, which may be large."""
+    made = ModelProto()
+    copy_fields(model, made, except_for={"graph"})
+    copy_fields(model.graph, made.graph, except_for={"initializer"})
+    return made

@@ -1,6 +1,6 @@
 """Reads the types and constants of a model that kernels need, and inserts kernel nodes."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any as AnyValue
 from typing import Final, NamedTuple, TypeAlias
 
@@ -79,12 +79,17 @@ def _broadcast(shapes: Sequence[Shape], result: Shape) -> Shape:
 
 def scalars(graph: GraphProto) -> dict[str, Scalar]:
     """The constants with one element."""
+    found = {name: _scalar(tensor) for name, tensor in _constants(graph)}
+    return {name: scalar for name, scalar in found.items() if scalar is not None}
+
+
+def _constants(graph: GraphProto) -> Iterator[tuple[str, TensorProto]]:
+    """The constants of a graph by name: initializers that are no inputs, and values of Constant."""
     inputs = {value.name for value in graph.input}
-    found = {tensor.name: _scalar(tensor) for tensor in graph.initializer if tensor.name not in inputs}
+    yield from ((tensor.name, tensor) for tensor in graph.initializer if tensor.name not in inputs)
     for node in graph.node:
         if node.op_type == "Constant" and node.domain in ("", "ai.onnx") and len(node.attribute) == 1 and node.attribute[0].name == "value":
-            found[node.output[0]] = _scalar(node.attribute[0].t)
-    return {name: scalar for name, scalar in found.items() if scalar is not None}
+            yield node.output[0], node.attribute[0].t
 
 
 def _scalar(tensor: TensorProto) -> Scalar | None:
@@ -124,14 +129,9 @@ def reduced_axes(node: NodeProto, graph_integers: Mapping[str, Sequence[int]], r
 
 def integers(graph: GraphProto) -> dict[str, Sequence[int]]:
     """The constants that may be axes: vectors of few integers."""
-    inputs = {value.name for value in graph.input}
-    tensors = {tensor.name: tensor for tensor in graph.initializer if tensor.name not in inputs}
-    for node in graph.node:
-        if node.op_type == "Constant" and node.domain in ("", "ai.onnx") and len(node.attribute) == 1 and node.attribute[0].name == "value":
-            tensors[node.output[0]] = node.attribute[0].t
     return {
         name: numpy_helper.to_array(tensor).tolist()
-        for name, tensor in tensors.items()
+        for name, tensor in _constants(graph)
         if tensor.data_type == TensorProto.INT64
         and len(tensor.dims) == 1
         and tensor.dims[0] <= 16
@@ -141,12 +141,7 @@ def integers(graph: GraphProto) -> dict[str, Sequence[int]]:
 
 def constants_of(graph: GraphProto) -> dict[str, Array]:
     """The constants of a graph."""
-    inputs = {value.name for value in graph.input}
-    found = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer if tensor.name not in inputs}
-    for node in graph.node:
-        if node.op_type == "Constant" and node.domain in ("", "ai.onnx") and len(node.attribute) == 1 and node.attribute[0].name == "value":
-            found[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
-    return found
+    return {name: numpy_helper.to_array(tensor) for name, tensor in _constants(graph)}
 
 
 def with_kernel_nodes(

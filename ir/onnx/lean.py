@@ -13,7 +13,7 @@ from typing import BinaryIO, Final
 from onnx import ModelProto, TensorProto
 
 from passat.ir.onnx.external import external_proto
-from passat.ir.onnx.frame import copy_fields
+from passat.ir.onnx.frame import without_initializers
 from passat.ir.onnx.scope import tensors_of
 from passat.ir.onnx.sizes import content_bytes
 from passat.ir.onnx.tensors import EXTERNAL
@@ -35,9 +35,7 @@ def lean_model(model: ModelProto) -> tuple[ModelProto, str] | None:
     sizes = [_moved_bytes(tensor) for tensor in model.graph.initializer]
     if sum(sizes) < _WORTHWHILE or any(tensor.data_location == EXTERNAL for tensor in tensors_of(model)):
         return None
-    lean = ModelProto()
-    copy_fields(model, lean, except_for={"graph"})
-    copy_fields(model.graph, lean.graph, except_for={"initializer"})
+    lean = without_initializers(model)
     folder = tempfile.mkdtemp(prefix="passat")
     try:
         with open(os.path.join(folder, _FILE), "wb") as file:

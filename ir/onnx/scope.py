@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 from onnx.inliner import inline_local_functions
 
 from passat.ir.expr import Constant, Expr, Var
@@ -95,6 +95,12 @@ def defined_names(graph: GraphProto) -> set[str]:
     made.update(sparse.values.name for sparse in graph.sparse_initializer)
     made.update(name for node in graph.node for name in node.output)
     return made
+
+
+def open_inputs(graph: GraphProto) -> list[ValueInfoProto]:
+    """The inputs of a graph without an initializer."""
+    own = {tensor.name for tensor in graph.initializer} | {tensor.values.name for tensor in graph.sparse_initializer}
+    return [value for value in graph.input if value.name not in own]
 
 
 def read_names(graph: GraphProto) -> set[str]:

@@ -6,11 +6,11 @@ from typing import Final
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorShapeProto, TypeProto, ValueInfoProto
 
-from passat.ir.dim_text import declared_dim
+from passat.ir.dim_text import declared_dim, is_name
 from passat.ir.module import IRModule
 from passat.ir.onnx.declared import settle
 from passat.ir.onnx.exporter import result_fields
-from passat.ir.onnx.scope import free_names, inner_graphs, inner_nodes, subgraphs
+from passat.ir.onnx.scope import free_names, inner_graphs, inner_nodes, open_inputs, subgraphs
 from passat.ir.onnx.value_types import text_of
 from passat.ir.passat_error import PassatError
 from passat.ir.shape import SymDim, names_in, replace_names
@@ -33,7 +33,7 @@ def fix_sizes(model: ModelProto, dims: Sizes, shapes: Mapping[str, Sequence[int 
 
     `shapes` are shapes of inputs by name; None leaves a size unchanged. Raises SpecializeError.
     """
-    inputs = {value.name: value for value in _inputs(model.graph)}
+    inputs = {value.name: value for value in open_inputs(model.graph)}
     check_dims(dims, list(dict.fromkeys(name for value in inputs.values() for name in _names(value))))
     sizes = dict(dims)
     origins = {name: f"the dimension {name!r} is given the size {size}" for name, size in dims.items()}
@@ -47,12 +47,6 @@ def fix_sizes(model: ModelProto, dims: Sizes, shapes: Mapping[str, Sequence[int 
             _fix(dim, sizes)
     for name, shape in shapes.items():
         _set_shape(inputs[name], shape)
-
-
-def _inputs(graph: GraphProto) -> Iterator[ValueInfoProto]:
-    """The inputs without an initializer."""
-    own = {tensor.name for tensor in graph.initializer} | {tensor.values.name for tensor in graph.sparse_initializer}
-    return (value for value in graph.input if value.name not in own)
 
 
 def _names(value: ValueInfoProto) -> list[str]:
@@ -104,7 +98,7 @@ def _name_sizes(value: ValueInfoProto, shape: Sequence[int | None], sizes: dict[
             continue
         if dim.HasField("dim_value") and dim.dim_value >= 0 and dim.dim_value != size:
             raise SpecializeError(f"the input {name!r} has the size {dim.dim_value} at axis {axis}, but {size} is given")
-        if dim.dim_param not in _UNNAMED and names_in(declared_dim(dim.dim_param)) == [dim.dim_param]:
+        if dim.dim_param not in _UNNAMED and is_name(dim.dim_param):
             if sizes.setdefault(dim.dim_param, size) != size:
                 given = f"the input {name!r} is given the size {size} at axis {axis}, which is {dim.dim_param!r}"
                 raise SpecializeError(f"{given}, but {origins[dim.dim_param]}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any as AnyValue
 from typing import Final
 
-from passat.ir.shape import ANY, Any, Dim, Monomial, SymDim
+from passat.ir.shape import ANY, Any, Dim, Monomial, SymDim, known_dim
 from passat.ir.tir.arithmetic import Add, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Sub
 from passat.ir.tir.equality import difference, digest
 from passat.ir.tir.expr import Cast, IntImm, PrimExpr, SizeVar, Var, const
@@ -99,12 +99,12 @@ class Polynomials:
                 rest[monomial] = coefficient
         left = polynomial(rest)
         if isinstance(left, int):
-            return _sized(polynomial(whole) + left // divisor)
+            return known_dim(polynomial(whole) + left // divisor)
         dtype = self._dtype(left) if DataType.of("int32").holds(divisor) else "int64"
         made = FloorDiv(self.expr(left, dtype), const(divisor, dtype))
         name = self._name(made)
         self._forms[name] = Quotient(left, divisor)
-        return _sized(polynomial(whole) + SymDim.named(name))
+        return known_dim(polynomial(whole) + SymDim.named(name))
 
     def _dtype(self, value: Polynomial) -> str:
         names = [name for monomial, _ in terms_of(value) for name in monomial]
@@ -154,7 +154,7 @@ class Polynomials:
 
     def is_at_least(self, value: Dim, lowest: Dim) -> bool:
         """Whether a polynomial is proved to be at least another one."""
-        return self.is_nonnegative(_sized(value - lowest))
+        return self.is_nonnegative(known_dim(value - lowest))
 
     def is_nonnegative(self, value: Polynomial) -> bool:
         """Whether a polynomial is proved to be at least 0 for all values of the variables in their ranges."""
@@ -189,14 +189,14 @@ class Polynomials:
             return []
         if isinstance(form, tuple):
             kind, *sides = form
-            needed = [_sized(rest + side * factor) for side in sides]
+            needed = [known_dim(rest + side * factor) for side in sides]
             return [needed] if (kind is Min) == (factor > 0) else [[each] for each in needed]  # type: ignore[operator]  # an integer
         if isinstance(form, Quotient):
             return [[_of_dividend(rest, factor, form)]]  # type: ignore[arg-type]  # an integer
         for bounds, sign in ((self._lowest, 1), (self._highest, -1)):
             bound = bounds.get(name)
-            if bound is not None and name not in names_of(bound) and self._nonnegative(_sized(factor * sign)):
-                return [[_sized(rest + factor * bound)]]
+            if bound is not None and name not in names_of(bound) and self._nonnegative(known_dim(factor * sign)):
+                return [[known_dim(rest + factor * bound)]]
         return []
 
     def without(self, value: Polynomial, variables: Sequence[Var], kept: Var) -> list[Polynomial] | None:
@@ -244,7 +244,7 @@ class Polynomials:
             return None
         if factor == 0:
             return (None, None) if self.is_nonnegative(rest) else None
-        return (self.quotient(_sized(factor - 1 - rest), factor), None) if factor > 0 else (None, self.quotient(rest, -factor))
+        return (self.quotient(known_dim(factor - 1 - rest), factor), None) if factor > 0 else (None, self.quotient(rest, -factor))
 
     def fits(self, value: Polynomial, dtype: str) -> bool:
         """Whether the coefficients are numbers of an integer type, and no atom has more bits."""
@@ -258,7 +258,7 @@ class Polynomials:
     def extreme(self, kind: type[Min] | type[Max], a: Polynomial, b: Polynomial, dtype: str) -> Polynomial:
         """The smaller or the larger of two polynomials; the one that is proved to be, or an atom."""
         for one, other in ((a, b), (b, a)):
-            if self.is_nonnegative(_sized(other - one if kind is Min else one - other)):
+            if self.is_nonnegative(known_dim(other - one if kind is Min else one - other)):
                 return one
         return self.of(kind.of(self.expr(a, dtype), self.expr(b, dtype)))
 
@@ -271,8 +271,8 @@ def _of_dividend(rest: Polynomial, factor: int, quotient: Quotient) -> Polynomia
     """A polynomial of the dividend that is nonnegative only if `rest + factor * quotient` is."""
     slack = quotient.divisor - 1  # the dividend less this is at most divisor * quotient, which is at most the dividend
     if abs(factor) == 1:
-        return _sized(rest * quotient.divisor + quotient.dividend * factor + (slack if factor < 0 else 0))
-    return _sized(rest * quotient.divisor + (quotient.dividend - (slack if factor > 0 else 0)) * factor)
+        return known_dim(rest * quotient.divisor + quotient.dividend * factor + (slack if factor < 0 else 0))
+    return known_dim(rest * quotient.divisor + (quotient.dividend - (slack if factor > 0 else 0)) * factor)
 
 
 def reduced(value: Polynomial) -> Polynomial:
@@ -283,12 +283,6 @@ def reduced(value: Polynomial) -> Polynomial:
     """
     factor = math.gcd(*(coefficient for monomial, coefficient in terms_of(value) if monomial))
     return value if factor <= 1 else polynomial({monomial: coefficient // factor for monomial, coefficient in terms_of(value)})
-
-
-def _sized(value: Dim) -> Polynomial:
-    """The result of arithmetic on polynomials, which is one."""
-    assert not isinstance(value, Any)
-    return value
 
 
 def terms_of(value: Polynomial) -> Iterable[tuple[Monomial, int]]:

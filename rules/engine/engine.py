@@ -17,7 +17,7 @@ from passat.ir.collector import collector_paused
 from passat.ir.expr import Call, Expr, Function, GlobalVar, If, Let, Match, RefCreate, RefRead, RefWrite, Tuple, Var
 from passat.ir.infer import infer_type
 from passat.ir.op import Op
-from passat.ir.sealed import is_sealed
+from passat.ir.sealed import is_sealed, nodes_in
 from passat.ir.traverse import children, post_order, with_children
 from passat.rules.cost import ROOFLINE, CostModel, NodeCount, program_cost
 from passat.rules.engine.directions import Directions, Stage
@@ -321,5 +321,5 @@ def _own_parts(expr: Expr) -> Sequence[Expr]:
 
 def _regions(function: Function) -> list[Expr]:
     """Nested functions, branches and the function itself, inner ones first; without sealed ones and their contents."""
-    order = post_order(function, into=lambda node: node is function or not is_sealed(node))
+    order = nodes_in(function)
     return [node for node in order if isinstance(node, (Function, If, Match)) and (node is function or not is_sealed(node))]

@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from passat.ir.analysis import is_call_of
 from passat.ir.dtypes import FLOATS
 from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from passat.ir.infer import infer_type
@@ -89,16 +90,12 @@ def _leading(expr: Expr) -> Shape | None:
     return leading_sizes(expr._checked_type)
 
 
-def _is(expr: Expr, *names: str) -> bool:
-    return isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name in names
-
-
 def _is_view(expr: Expr) -> bool:
     """True for a reshape, and for inserted and removed axes, which a Reshape takes as well unless it would have to compute the shape."""
     type_ = expr._checked_type
     if not isinstance(type_, TensorType):
         return False
-    return _is(expr, "reshape", "dyn.reshape") or (_is(expr, "expand_dims", "squeeze") and _newshape(type_.shape) is not None)
+    return is_call_of(expr, "reshape", "dyn.reshape") or (is_call_of(expr, "expand_dims", "squeeze") and _newshape(type_.shape) is not None)
 
 
 def _shape(expr: Expr) -> Shape:
@@ -110,7 +107,7 @@ def _stacks(call: Expr) -> tuple[Expr, ...]:
     """The batched operands that a call processes row by row, so that it works on matrices as well; empty for other calls. Splits of rows
     and their parts count as well."""
     if isinstance(call, TupleGetItem):
-        return (call.tuple_value,) if _is(call.tuple_value, "split") and _stacks(call.tuple_value) else ()
+        return (call.tuple_value,) if is_call_of(call.tuple_value, "split") and _stacks(call.tuple_value) else ()
     if not isinstance(call, Call) or not isinstance(call.op, Op):
         return ()
     if call.op.name == "split":
@@ -195,7 +192,7 @@ class _Region:
         """Removes the calls that only turn inputs of the region into others, and are not products: they work on batched tensors as well."""
         readers = Counter(id(part) for key in self.calls for part in self.stacks[key])
         for key, call in list(self.calls.items()):
-            if _is(call, "nn.matmul", "split") or isinstance(call, TupleGetItem):
+            if is_call_of(call, "nn.matmul", "split") or isinstance(call, TupleGetItem):
                 continue
             read = Counter(map(id, self.stacks[key]))
             inputs = [self.entries.get(part) for part in read]
@@ -216,10 +213,10 @@ class _Region:
 
     def is_biased(self, call: Expr) -> bool:
         """True if the call adds a bias to a product without other readers."""
-        if not isinstance(call, Call) or not _is(call, "add") or tensor_type(call.checked_type).dtype not in FLOATS:
+        if not isinstance(call, Call) or not is_call_of(call, "add") or tensor_type(call.checked_type).dtype not in FLOATS:
             return False
         pairs = (call.args, call.args[::-1])
-        products = [(a, b) for a, b in pairs if id(a) in self.calls and _is(a, "nn.matmul") and len(self.users[id(a)]) == 1]
+        products = [(a, b) for a, b in pairs if id(a) in self.calls and is_call_of(a, "nn.matmul") and len(self.users[id(a)]) == 1]
         return any(_shape(b) == _shape(a)[-1:] for a, b in products)
 
 
@@ -247,10 +244,10 @@ def _regions(order: Sequence[Expr], function: Function, *, computed: bool) -> li
             return False
         stacks[id(node)] = found
         split = node.tuple_value if isinstance(node, TupleGetItem) else node
-        if _is(split, "split"):
+        if is_call_of(split, "split"):
             parts = users[id(split)]
             return id(split) not in returned and all(isinstance(part, TupleGetItem) and id(part) not in returned for part in parts)
-        return id(node) not in returned or len(found) > 1 or _is(node, "add")
+        return id(node) not in returned or len(found) > 1 or is_call_of(node, "add")
 
     regions: list[_Region] = []
     for region in _connected(filter(is_row_wise, order), users, stacks):
@@ -330,9 +327,9 @@ class _Rewriter:
         if region.is_biased(call):
             bias = 0 if len(_shape(call.args[0])) == 1 else 1
             return _call("nn.bias_add", [args[1 - bias], args[bias]], call, axis=-1)
-        if _is(call, *_NORMS, "split"):
+        if is_call_of(call, *_NORMS, "split"):
             attrs["axis"] = -1
-        elif _is(call, *_REDUCTIONS):
+        elif is_call_of(call, *_REDUCTIONS):
             attrs["axis"] = (-1,)
         assert isinstance(call.op, Op)
         return _call(call.op.name, args, call, **attrs)

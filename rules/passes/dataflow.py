@@ -6,8 +6,8 @@ from typing import Final
 from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from passat.ir.op import Op
 from passat.ir.op_attributes import OpPattern
-from passat.ir.sealed import is_sealed
-from passat.ir.traverse import children, evaluation_parts, post_order
+from passat.ir.sealed import is_sealed, nodes_in
+from passat.ir.traverse import children, evaluation_parts
 from passat.ir.types import TensorType, TupleType, Type
 
 
@@ -52,7 +52,7 @@ class Dataflow:
     __slots__ = ("kinds", "nodes", "numbers", "outside", "readers")
 
     def __init__(self, function: Function) -> None:
-        found = post_order(function, into=lambda node: node is function or not is_sealed(node), parts_of=evaluation_parts)
+        found = nodes_in(function, evaluation_parts)
         self.nodes: Sequence[Expr] = [node for node in found if not isinstance(node, _NO_NODES)]
         self.numbers = {id(node): number for number, node in enumerate(self.nodes)}
         count = len(self.nodes)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any as AnyValue
 from typing import Final, TypeAlias
 
+from passat.ir.analysis import is_call_of
 from passat.ir.attrs import Attrs
 from passat.ir.expr import Call, Expr, Function
 from passat.ir.infer import infer_type
@@ -139,7 +140,7 @@ class LayoutPass(RulePass):
             func = self._in_blocks(func, mod, ctx)
             if not self.layouts:
                 return func
-        if not self.given_sets and not any(_is_call_of(node, self.layouts) for node in post_order(func)):
+        if not self.given_sets and not any(is_call_of(node, *self.layouts) for node in post_order(func)):
             said = f"there is no call of {', '.join(self.layouts)}" if self.layouts else _NONE
             ctx.remark(self.info.name, Inapplicable(f"{said}: nothing was changed"))
             return func
@@ -231,10 +232,6 @@ def _remade(
     found = LayoutPass(layouts, sets, name=name, required=required)
     vars(found).update(recorded)
     return found
-
-
-def _is_call_of(node: object, names: Mapping[str, object]) -> bool:
-    return isinstance(node, Call) and isinstance(node.op, Op) and node.op.name in names
 
 
 @register_pass(_PREFIX + "ConvertLayout")

@@ -17,7 +17,7 @@ from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from passat.ir.infer import infer_module, infer_type, is_inferred
 from passat.ir.known import known_value
 from passat.ir.module import IRModule
-from passat.ir.sealed import is_sealed
+from passat.ir.sealed import is_sealed, nodes_in
 from passat.ir.traverse import children, post_order
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.guards import Guard, Reject, Term
@@ -285,7 +285,7 @@ class _Merger:
         self._entry = entry
         self._pattern = pattern
         self._remark = remark
-        self._order = post_order(function, into=lambda node: node is function or not is_sealed(node))
+        self._order = nodes_in(function)
         self._readers: dict[int, list[Expr]] = {}
         self._taken: set[int] = set()
         self.count = 0

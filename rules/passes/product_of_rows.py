@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeGuard
+from typing import Final
 
 from passat.ir.aligned_axes import Place
+from passat.ir.analysis import is_call_of
 from passat.ir.expr import Call, Expr
-from passat.ir.op import Op, get_op
+from passat.ir.op import get_op
 from passat.ir.shape import same_dim, same_dims
 from passat.ir.types import tensor_type
 
@@ -67,14 +68,10 @@ def product_of_rows(node: Expr, place: Place, users: Counter[int]) -> ProductOfR
 
 def _between_reshapes(node: Expr) -> tuple[Call, ...]:
     """The calls between two reshapes, the later of which is given: a product, and a bias that is added to it; none for other nodes."""
-    if not _is_call(node, RESHAPES):
+    if not is_call_of(node, *RESHAPES):
         return ()
     last = node.args[0]
     calls: tuple[Call, ...] = ()
-    if _is_call(last, ("nn.bias_add",)):
+    if is_call_of(last, "nn.bias_add"):
         calls, last = (last,), last.args[0]
-    return (last, *calls) if _is_call(last, ("nn.matmul", "nn.dense")) and _is_call(last.args[0], RESHAPES) else ()
-
-
-def _is_call(node: Expr, names: Sequence[str]) -> TypeGuard[Call]:
-    return isinstance(node, Call) and isinstance(node.op, Op) and node.op.name in names
+    return (last, *calls) if is_call_of(last, "nn.matmul", "nn.dense") and is_call_of(last.args[0], *RESHAPES) else ()

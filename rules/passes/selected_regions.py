@@ -7,6 +7,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from passat.ir.aligned_axes import Place, Places, aligned_places
+from passat.ir.analysis import is_call_of
 from passat.ir.attrs import Attrs
 from passat.ir.expr import Call, Constant, Expr
 from passat.ir.op import Op, get_op
@@ -97,7 +98,7 @@ def completed(order: Sequence[Expr], root: Expr, regions: Sequence[Region]) -> l
                 continue
             region.nodes.append(node)
             region.places[key], region.aligned[key] = asked[key], aligned
-            has_product |= product is not None or (isinstance(node, Call) and isinstance(node.op, Op) and node.op.name in _PRODUCTS)
+            has_product |= product is not None or is_call_of(node, *_PRODUCTS)
             if product is not None:
                 region.products[key] = product
                 region.unread.update(map(id, product.calls))

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Final
 
+from passat.ir.analysis import is_call_of
 from passat.ir.attrs import Attrs
 from passat.ir.dtypes import itemsize
 from passat.ir.expr import Call, Expr, Function, TupleGetItem
@@ -32,7 +33,7 @@ def sunk(function: Function, *, exact: bool = False) -> Function:
     moved: dict[int, tuple[Call, tuple[int, ...]] | None] = {}
 
     def sink(old: Expr, made: Expr) -> Expr:
-        if isinstance(made, Call) and isinstance(made.op, Op) and made.op.name in fixed:
+        if is_call_of(made, *fixed):
             return made
         if isinstance(old, Call) and isinstance(made, Call) and not _is_tuple(old):
             found = _below(old, made, uses)

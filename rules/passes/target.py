@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Unpack
 
+from passat.ir.analysis import is_call_of
 from passat.ir.dtypes import FLOATS, itemsize
 from passat.ir.expr import Call, Expr, Function, Tuple
 from passat.ir.infer import infer_type
@@ -270,7 +271,7 @@ class CanonicalizeCast(FunctionPass):
 
 
 def _is_widening(node: Expr) -> bool:
-    if not (isinstance(node, Call) and isinstance(node.op, Op) and node.op.name == "cast"):
+    if not is_call_of(node, "cast"):
         return False
     source, result = node.args[0].checked_type, node.checked_type
     return isinstance(source, TensorType) and isinstance(result, TensorType) and itemsize(source.dtype) < itemsize(result.dtype)

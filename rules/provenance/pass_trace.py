@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
+from passat.ir.analysis import is_call_of
 from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from passat.ir.module import IRModule
 from passat.ir.op import Op
@@ -95,7 +96,7 @@ def is_only_rebuilt(new: Expr, found: dict[int, Expr]) -> bool:
 def is_selected(pass_name: str, new: Expr, old: Expr) -> bool:
     """True if a pass computes the counterpart of an expression, which is no selection itself, for the positions only that the program
     selects."""
-    selects = isinstance(new, Call) and isinstance(new.op, Op) and new.op.name in SELECTING
+    selects = is_call_of(new, *SELECTING)
     return pass_name == "HoistSelections" and not selects and new.checked_type != old.checked_type
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any as AnyValue
 from typing import Final, NamedTuple
 
-from passat.ir.long_words import with_short_words
+from passat.ir.long_words import listed, with_short_words
 from passat.ir.tensor import Tensor
 from passat.rules.engine.graph import TUPLE
 from passat.rules.engine.grouping import Grouper
@@ -17,7 +17,6 @@ from passat.rules.pattern import Pattern, PCall, PConst, PGet, PLiteral, PTuple
 from passat.rules.why_not.align import Alignment, Failure
 from passat.rules.why_not.view import View, constant_text
 
-_NAMES: Final = 4
 """Maximum number of nodes named per finding."""
 
 
@@ -163,20 +162,6 @@ def _lines(answers: Sequence[Answer]) -> list[str]:
         found = tuple(each for i, each in enumerate(first.findings) if i == 0 or each.kind is Kind.UNTYPED)
         lines.append(first._replace(rule=f"{first.rule} and {forms}", findings=found).line)
     return lines
-
-
-def listed(things: Sequence[str], most: int = _NAMES) -> str:
-    """A list as text.
-
-    >>> listed(["a", "b", "c"])
-    'a, b and c'
-    >>> listed(["a", "b", "c", "d"], most=2)
-    'a, b and 2 more'
-    """
-    shown = list(dict.fromkeys(things))
-    if len(shown) > most:
-        return f"{', '.join(shown[:most])} and {len(shown) - most} more"
-    return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else "".join(shown)
 
 
 def bare(places: Iterable[str]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import Final
 
 from passat.ir.custom_ops import NOT_AS_DECLARED
 from passat.ir.expr import Call, Function
+from passat.ir.long_words import listed
 from passat.ir.module import IRModule
 from passat.ir.onnx.untyped import untyped_values
 from passat.ir.op import Op, find_op, list_ops
@@ -28,7 +29,7 @@ from passat.rules.provenance.node_traces import names_of
 from passat.rules.registered import other_passes, registered_rule_passes
 from passat.rules.rule import EAGER, Rule, RuleSetMeta, equation_of, without_operators
 from passat.rules.rule_pass import RulePass, rule_passes
-from passat.rules.why_not.answer import Answer, Finding, Kind, listed
+from passat.rules.why_not.answer import Answer, Finding, Kind
 from passat.rules.why_not.collect import Asked, Collector, rule_in, stopped_text
 from passat.rules.why_not.earlier import absent, decided, matched_before, replaced, rewriters
 from passat.rules.why_not.walks import about_walk

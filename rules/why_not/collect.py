@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from passat.ir.long_words import listed
 from passat.rules.engine.directions import Stage
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.limits import INTERRUPTED, SATURATED, StopReason
@@ -14,7 +15,7 @@ from passat.rules.engine.trace import Application, Run
 from passat.rules.extraction.extract import unwritable
 from passat.rules.guards import Reject
 from passat.rules.why_not.align import Aligner, Alignment, nearness
-from passat.rules.why_not.answer import Finding, Kind, bare, listed, near_miss, ordinal, times, why_apart
+from passat.rules.why_not.answer import Finding, Kind, bare, near_miss, ordinal, times, why_apart
 from passat.rules.why_not.view import View
 from passat.rules.why_not.watch import Priced, Ran, RunTrace, extra_costs, views_of_module
 

@@ -5,6 +5,7 @@ from collections.abc import Container, Mapping, Sequence
 
 from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from passat.ir.known import known_value
+from passat.ir.long_words import listed
 from passat.ir.module import IRModule
 from passat.ir.op import FOLLOWED, Op, is_followed
 from passat.ir.traverse import post_order
@@ -17,7 +18,7 @@ from passat.rules.pattern import PCall, subterms
 from passat.rules.provenance.node_traces import names_of
 from passat.rules.rule import Rule
 from passat.rules.why_not.align import Aligner, Alignment
-from passat.rules.why_not.answer import Finding, Kind, bare, listed, times
+from passat.rules.why_not.answer import Finding, Kind, bare, times
 from passat.rules.why_not.collect import SENTENCES
 from passat.rules.why_not.view import View
 from passat.rules.why_not.watch import Ran, RunTrace, views_of_module

@@ -4,7 +4,9 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from passat.ir.aligned_axes import aligned_places
+from passat.ir.analysis import is_call_of
 from passat.ir.expr import Call, Expr, Function, If, Let, Match, Tuple
+from passat.ir.long_words import listed
 from passat.ir.module import IRModule
 from passat.ir.op import Op
 from passat.ir.traverse import children, post_order
@@ -15,7 +17,7 @@ from passat.rules.passes.simplify_shapes import own_nodes
 from passat.rules.provenance.node_traces import NodeTraces, name_of, names_of
 from passat.rules.provenance.pass_trace import PassEvent
 from passat.rules.rule import EXACT
-from passat.rules.why_not.answer import Finding, Kind, bare, listed, ordinal
+from passat.rules.why_not.answer import Finding, Kind, bare, ordinal
 from passat.rules.why_not.watch import Ran, Watched
 
 _NO_SELECTION: Final = (
@@ -100,7 +102,7 @@ def _why_left(order: Sequence[Expr], root: Expr, call: Expr, *, of_each: bool) -
     for region in regions:
         if (border := _beyond(order, region, call)) is not None:
             return f"{_said(border)}, which depends on it, is computed as a whole: {_border(order, root, region, border)}"
-    if isinstance(call, Call) and isinstance(call.op, Op) and call.op.name in SELECTING:
+    if is_call_of(call, *SELECTING):
         whole = selection(call, of_each) is not None
         return "the selections from its operand select most of the positions together" if whole else _NO_SELECTION
     return "no selection reads it, directly or through calls that are computed position by position"

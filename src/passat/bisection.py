@@ -292,15 +292,21 @@ class Bisection:
         user's inputs, `inputs.npz`. Returns their paths. A pass that raised has no model after it. Raises OnnxError, OSError.
         """
         os.makedirs(folder, exist_ok=True)
-        paths = []
-        for name, mod in (("before", self.found.before), ("after", self.found.after)):
-            if mod is not None:
-                paths.append(os.path.join(folder, f"{name}.onnx"))
-                save(to_onnx(mod), paths[-1], folder=os.path.dirname(self.source) or ".")
+        paths = save_programs(self.found.before, self.found.after, self.source, folder)
         if self.given is not None:
             paths.append(os.path.join(folder, INPUTS_NAME))
             write_inputs(self.given, paths[-1])
         return paths
+
+
+def save_programs(before: IRModule | None, after: IRModule | None, source: str, folder: str | os.PathLike[str]) -> list[str]:
+    """Writes programs that were made of a model as `before.onnx` and `after.onnx`. Returns the paths. Raises OnnxError, OSError."""
+    paths: list[str] = []
+    for name, mod in (("before", before), ("after", after)):
+        if mod is not None:
+            paths.append(os.path.join(folder, f"{name}.onnx"))
+            save(to_onnx(mod), paths[-1], folder=os.path.dirname(source) or ".")
+    return paths
 
 
 def bisect_model(

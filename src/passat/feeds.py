@@ -14,13 +14,13 @@ import ml_dtypes
 import numpy as np
 
 from passat.ir.diagnostic_text import cut
-from passat.ir.dim_text import declared_dim
+from passat.ir.dim_text import declared_dim, is_name
 from passat.ir.passat_error import PassatError
 from passat.ir.shape import SymDim, evaluate_dim, names_in
 from passat.ir.tensor import Array
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, TensorShapeProto, TypeProto, ValueInfoProto
+    from onnx import ModelProto, TensorShapeProto, TypeProto
 
 ELEMENT_TYPES: Final[Mapping[str, np.dtype[np.generic]]] = {
     "float": np.dtype(np.float32),
@@ -289,13 +289,9 @@ def _dim(dim: int | str | None, axis: int) -> int | SymDim:
 
 def declared_inputs(model: "ModelProto") -> tuple[InputSpec, ...]:
     """The required inputs."""
+    from passat.ir.onnx.scope import open_inputs
+
     return tuple(_declared(value.name, value.type) for value in open_inputs(model.graph))
-
-
-def open_inputs(graph: "GraphProto") -> "list[ValueInfoProto]":
-    """The inputs of a graph without an initializer."""
-    own = {tensor.name for tensor in graph.initializer} | {tensor.values.name for tensor in graph.sparse_initializer}
-    return [value for value in graph.input if value.name not in own]
 
 
 def _declared(name: str, type_: "TypeProto") -> InputSpec:
@@ -378,7 +374,7 @@ class GivenInputs:
         if len(shape) != len(spec.shape):
             raise InputsError(f"{self.name}: the input {spec.name!r} has shape {list(shape)}, the model takes {_shape(spec)}")
         for dim, size in zip(spec.shape, shape, strict=True):
-            name = dim if isinstance(dim, str) and dim and names_in(declared_dim(dim)) == [dim] else None
+            name = dim if isinstance(dim, str) and dim and is_name(dim) else None
             if name is not None and sizes.setdefault(name, size) != size:
                 raise InputsError(f"{self.name}: the size {name} is {sizes[name]} in one input, and {size} in {spec.name!r}")
             if isinstance(dim, int) and dim != size:

@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 from typing import Any as AnyValue
 
-from passat.feeds import open_inputs
 from passat.report import Shown, bytes_of, histogram, node_count
 from passat.source import ModelLike, open_source
 
@@ -198,6 +197,8 @@ def _interface(one: "ModelProto", other: "ModelProto") -> Iterator[str]:
     """The differences of the models' metadata and interfaces."""
     if one.ir_version != other.ir_version:
         yield f"the IR version {one.ir_version} became {other.ir_version}"
+    from passat.ir.onnx.scope import open_inputs
+
     yield from _opset_changes(one, other)
     interfaces = (("input", open_inputs(one.graph), open_inputs(other.graph)), ("output", one.graph.output, other.graph.output))
     for what, before, after in ((what, _types(mine), _types(theirs)) for what, mine, theirs in interfaces):

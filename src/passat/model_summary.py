@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
-from passat.feeds import open_inputs
 from passat.ir.expr import Call
 from passat.ir.onnx.opaque import OpaqueOp
 from passat.ir.onnx.untyped import INLINES, functions_of, has_form, is_custom, is_function_call, untyped_values
@@ -146,7 +145,8 @@ def inspect(
     ONNX Runtime, `not_loaded` says so.
     """
     source = open_source(model, folder)
-    from passat.ir.onnx.sizes import model_bytes  # needs onnx
+    from passat.ir.onnx.scope import open_inputs  # needs onnx
+    from passat.ir.onnx.sizes import model_bytes
 
     proto, module = source.read(None)
     tensors = list(_initializers(proto.graph))

@@ -14,6 +14,7 @@ from passat.crash import FailureWatch, check_passes, make_reproducer
 from passat.feeds import declared_inputs
 from passat.ir.expr import Call, Function, If
 from passat.ir.infer import infer_type
+from passat.ir.long_words import listed
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, from_onnx, to_onnx
 from passat.ir.onnx.errors import CheckerError, OpsetError
@@ -285,8 +286,6 @@ class LooseRulesError(Exception):
 
 def _found(found: str, rules: Sequence[str], may: str) -> str:
     """What the comparison found, which rules may explain by what they declare."""
-    from passat.rules.why_not.answer import listed
-
     return f"the comparison found {found}, which {listed(rules, 3)} {may}: the result is optimized without"
 
 

@@ -16,6 +16,7 @@ from passat.bisection import AS_GIVEN, open_subject
 from passat.crash import file_of
 from passat.ir.equality import structural_equal
 from passat.ir.expr import Function
+from passat.ir.long_words import listed
 from passat.ir.module import IRModule
 from passat.ir.text.printer import pretty_print
 from passat.log import telling
@@ -23,7 +24,7 @@ from passat.passmgr import AlreadyTrueError, BisectError, FlappingError, NeverTr
 from passat.passmgr.debugging.bisect import CannotTellError
 from passat.passmgr.debugging.reproducer import context_data
 from passat.pipelines import Passes
-from passat.rule_search import Outcome, Questions, RuleRuns, first_application, in_words, smallest_set
+from passat.rule_search import Outcome, Questions, RuleRuns, first_application, smallest_set
 from passat.rules import RuleSet
 from passat.rules.engine.trace import Application, Run, Trace
 from passat.rules.matched import Matched, matched_part
@@ -72,8 +73,8 @@ class GuiltyApplication:
 
     def __str__(self) -> str:
         if len(self.candidates) > 1:
-            listed = in_words(list(map(str, self.candidates)))
-            first = f"one of the applications {listed}: the check cannot tell between them; of the last one"
+            among = listed(list(map(str, self.candidates)), len(self.candidates))
+            first = f"one of the applications {among}: the check cannot tell between them; of the last one"
         else:
             first = f"application {self.number}" + (f" of {self.total}" if self.total is not None else "")
         if not self.rule:
@@ -157,7 +158,7 @@ class RuleBisection:
         if len(names) == 1:
             lines = [f"the rule {names[0]} makes it bad, {of}"]
         else:
-            lines = [f"the rules {in_words(names)} together make it bad, and no subset does, {of}"]
+            lines = [f"the rules {listed(names, len(names))} together make it bad, and no subset does, {of}"]
         lines += [f"  {rule!r}  [{rule.source}]" for rule in self.rules]
         if self.application is None:
             lines.append(f"it is bad before any application: {self.why}")

@@ -20,12 +20,13 @@ from dataclasses import asdict, replace
 from typing import Any as AnyValue
 from typing import Final, NamedTuple
 
-from passat.bisection import CHECKS, INPUTS_NAME, CheckError, make_check, read_leniently
+from passat.bisection import CHECKS, INPUTS_NAME, CheckError, make_check, read_leniently, save_programs
 from passat.crash import file_of, keep_model, kept_path, require_rules
 from passat.feeds import GivenInputs, read_inputs, write_inputs
 from passat.ir.bounded_read import decode_json, read_bounded
+from passat.ir.long_words import listed
 from passat.ir.module import IRModule
-from passat.ir.onnx import OnnxError, read_model, save, to_onnx
+from passat.ir.onnx import OnnxError, read_model, save
 from passat.judging import Closeness
 from passat.passmgr import PassContext, ReproducerError, Sequential
 from passat.passmgr.debugging.bisect import PassRaisedError
@@ -33,7 +34,7 @@ from passat.passmgr.debugging.replaying import Form
 from passat.passmgr.debugging.reproducer import context_data, put_file, versions
 from passat.pipelines import build_pipeline, text_of
 from passat.rule_bisection import GuiltyApplication, RuleBisection, rule_files
-from passat.rule_search import ALL, Questions, RuleRuns, in_words
+from passat.rule_search import ALL, Questions, RuleRuns
 from passat.rules import RuleSet
 from passat.rules.matched import matched_part
 from passat.runner import VerifyError
@@ -91,11 +92,7 @@ def save_bisection(found: RuleBisection, folder: str | os.PathLike[str]) -> Save
     for name in _OWN_FILES:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(folder, name))
-    paths = []
-    for name, mod in (("before", found.before), ("after", found.after)):
-        if mod is not None:
-            paths.append(os.path.join(folder, f"{name}.onnx"))
-            save(to_onnx(mod), paths[-1], folder=os.path.dirname(found.source) or ".")
+    paths = save_programs(found.before, found.after, found.source, folder)
     smallest = _save_smallest(found, os.path.join(folder, SMALLEST))
     paths += [os.path.join(folder, SMALLEST)] if smallest else []
     kept = keep_model(read_model(found.source), found.source, folder)
@@ -143,7 +140,7 @@ def _data(found: RuleBisection, kept: Mapping[str, AnyValue], smallest: bool) ->
 
 def _readme(found: RuleBisection, smallest: bool, command: str) -> str:
     names = found.names
-    lines = [f"With the {'rule' if len(names) == 1 else 'rules'} {in_words(names)} a model becomes bad.", "", str(found), ""]
+    lines = [f"With the {'rule' if len(names) == 1 else 'rules'} {listed(names, len(names))} a model becomes bad.", "", str(found), ""]
     lines += [f"To reproduce it:   {command}", *([f"To make the model:    {found.command}"] if found.command else []), ""]
     if smallest:
         lines.append(f"{SMALLEST} is the matched part alone, which becomes bad as well.")

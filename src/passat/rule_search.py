@@ -208,12 +208,3 @@ class Questions:
         self._tell(f"checking a model ({self.calls})")
         answer = self.check(outcome.module)
         return (None if answer is None else bool(answer)), outcome
-
-
-def in_words(names: Sequence[str]) -> str:
-    """A list of names as text.
-
-    >>> in_words(["a", "b", "c"])
-    'a, b and c'
-    """
-    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)

@@ -41,6 +41,11 @@ class Record(NamedTuple):
     first: int
     pass_events: Sequence[PassEvent] = ()
 
+    @property
+    def node_traces(self) -> NodeTraces:
+        """The traces of the nodes of the first run's result."""
+        return NodeTraces(self.runs[: self.first], [each for each in self.pass_events if each.end <= self.first])
+
 
 class Place(NamedTuple):
     """An e-class: the number of its run, and its number in the e-graph."""
@@ -207,7 +212,7 @@ def add_statistics(report: Report, record: Record) -> None:
             if rule is not None:
                 rule.seconds += statistics.seconds
     made, calls = made_by_rules(record)
-    node_traces = NodeTraces(record.runs[: record.first], [each for each in record.pass_events if each.end <= record.first])
+    node_traces = record.node_traces
     taken = set() if report.kept else set(map(without_operators, node_traces.rules()))
     eager = {without_operators(name) for run in record.runs for name in run.graph.statistics}
     for rule in report.rules:

@@ -13,7 +13,7 @@ from passat.model_diff import alignments, changes
 from passat.page.origins import Origins, Record
 from passat.page.sides import Side, is_counted
 from passat.page.texts import shown
-from passat.rules.provenance.node_traces import REWRITTEN, NodeTraces
+from passat.rules.provenance.node_traces import REWRITTEN
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -91,7 +91,7 @@ def compare(record: Record, sides: tuple[Side, Side]) -> Comparison:
 
 def _sources(record: Record, side: Side) -> dict[str, Sequence[str]]:
     """The nodes of the input from which rules made each node of the result, by the name of its first output. Walks do not record this."""
-    traces = NodeTraces(record.runs[: record.first], [each for each in record.pass_events if each.end <= record.first])
+    traces = record.node_traces
     found: dict[str, dict[str, None]] = {}
     for node, calls in zip(side.nodes, side.calls, strict=True):
         for call in calls if node.kind == NODE and node.outputs else ():

@@ -16,7 +16,6 @@ from passat.page.origins import Origins, Place, Record
 from passat.page.texts import type_text
 from passat.report import NOT_COUNTED
 from passat.rules.cost import CostModel, call_costs
-from passat.rules.provenance.node_traces import NodeTraces
 from passat.written_as_read import written_as_read
 
 
@@ -66,7 +65,7 @@ def input_of(record: Record) -> Side:
 
 def result_of(record: Record) -> Side:
     """The model after."""
-    traces = NodeTraces(record.runs[: record.first], [each for each in record.pass_events if each.end <= record.first])
+    traces = record.node_traces
     same = written_as_read(*record.models, record.after, record.written, traces)
     unchanged = {name for _, _, nodes in same for node in nodes for name in node.output if name}
     return _side(flat_graph(record.models[1], record.folder), record.after, record, written=True, unchanged=unchanged)
