@@ -14,7 +14,7 @@ from passat.rules import guards as library
 from passat.rules.attribute_arithmetic import equals
 from passat.rules.checking.trial import Trier, Verdict
 from passat.rules.checking.trying import WRONG, Checked, tried, triers
-from passat.rules.engine.matching import Bindings
+from passat.rules.engine.bindings import Bindings
 from passat.rules.expansion import with_parts
 from passat.rules.guards import Guard, Reject, guard
 from passat.rules.multi_pattern import Each, MultiRule

@@ -29,9 +29,10 @@ from passat.rules.checking.case import (
     limit_of,
     rounding,
 )
+from passat.rules.engine.bindings import Bindings
 from passat.rules.engine.graph import TUPLE, Graph, symbol
 from passat.rules.engine.grouping import Grouper
-from passat.rules.engine.matching import Bindings, Matcher
+from passat.rules.engine.matching import Matcher
 from passat.rules.engine.rebuild import rebuild
 from passat.rules.expansion import with_parts
 from passat.rules.guards import Check, Guard, Reject

@@ -8,8 +8,9 @@ from passat.ir.infer import InferError
 from passat.ir.op import OpTypeError
 from passat.ir.shape import ANY
 from passat.ir.types import TensorType, Type
+from passat.rules.engine.bindings import Bindings
 from passat.rules.engine.graph import Graph
-from passat.rules.engine.matching import Bindings, Matcher
+from passat.rules.engine.matching import Matcher
 from passat.rules.guards import Check, Reject
 from passat.rules.multi_pattern import MultiRule, PJoined
 from passat.rules.pattern import subterms

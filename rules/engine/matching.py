@@ -8,17 +8,15 @@ from typing import Any as AnyValue
 from typing import Final
 
 from passat.ir.attrs import Attrs
-from passat.ir.evaluate import Value
 from passat.ir.infer import InferError
-from passat.ir.op import KnownValue, OpTypeError
+from passat.ir.op import OpTypeError
 from passat.ir.tensor import Tensor
-from passat.ir.types import Type, TypeQueryError
-from passat.rules.analysis import Analysis, Fact
+from passat.rules.engine.bindings import Bindings
 from passat.rules.engine.common_parts import CommonParts
 from passat.rules.engine.egraph import Query
 from passat.rules.engine.graph import CALL, CONST_SYMBOL, Graph, NewNode, Symbol, symbol
 from passat.rules.engine.variant import HOLES, Place, Placed, Variant, find_places, symbol_of
-from passat.rules.guards import Check, Guard, Reject, Term
+from passat.rules.guards import Check, Guard, Reject
 from passat.rules.pattern import (
     AttrHole,
     Computed,
@@ -37,7 +35,7 @@ from passat.rules.pattern import (
     subterms,
 )
 from passat.rules.rule import EAGER, JOINING, LOWERING, Rule
-from passat.rules.substitution import CallTerm, Substitution, add_tree, bound_keys, is_large_cycle, same_type, scalar_for
+from passat.rules.substitution import add_tree, bound_keys, is_large_cycle, same_type, scalar_for
 
 _NOT_THERE: Final = "its right side does not exist yet"
 
@@ -250,7 +248,7 @@ class Matcher:
             graph.remember_form(root, built)
         return root, built
 
-    def bind(self, graph: Graph, row: Sequence[int], new: NewNode | None = None) -> "Bindings":
+    def bind(self, graph: Graph, row: Sequence[int], new: NewNode | None = None) -> Bindings:
         """The bindings of a row if attributes, literals and guards agree. Raises Reject with the reason."""
         match = Bindings(self, graph, row, new)
         for cls, head, operands in self._doubtful if new is None else ():
@@ -299,7 +297,7 @@ class Matcher:
             made[node.key] = len(plan) - 1
         return plan
 
-    def _build(self, match: "Bindings") -> int:
+    def _build(self, match: Bindings) -> int:
         graph, row = match.graph, match.row
         made: list[int] = []
         turned = self._may_turn and self._is_turned(match)
@@ -335,7 +333,7 @@ class Matcher:
         made = [node for node, head, _ in self._plan if not isinstance(node, (PVar, PNumber)) and head == self.root]
         return self.rule.kind == LOWERING and len(made) == 1 and any(node is self.rule.lhs for node in self._commuting)
 
-    def _is_turned(self, match: "Bindings") -> bool:
+    def _is_turned(self, match: Bindings) -> bool:
         """True if the program has the operands of the root in the opposite order to the left side."""
         graph, root = match.graph, match.graph.find(match.row[0])
         if graph.symbols[root] != self.root:
@@ -345,7 +343,7 @@ class Matcher:
         turned = all(cls in (None, other) for cls, other in zip(bound, reversed(given), strict=True))
         return turned and given[0] != given[1] and any(cls is not None for cls in bound)
 
-    def _there(self, match: "Bindings") -> int:
+    def _there(self, match: Bindings) -> int:
         """The existing node for the right side, up to the order of operands, outside the root's e-class, or that of a chain that is
         regrouped. Raises Reject if there is none."""
         graph, row, made = match.graph, match.row, list[int]()
@@ -383,120 +381,6 @@ class Matcher:
         """True if both sides are two calls of one operator with two operands, as in `(x + y) + z -> x + (y + z)`."""
         calls = [node for node in (*self._terms, *subterms(self.rule.rhs)) if not isinstance(node, PVar)]
         return len(calls) == 4 and {symbol_of(node) for node in calls} == {self.root} and self.root.arity == 2 and not self.root.has_payload
-
-
-class Bindings(Substitution):
-    """The bindings of a row."""
-
-    __slots__ = ("graph", "matcher", "new", "row")
-
-    def __init__(self, matcher: Matcher, graph: Graph, row: Sequence[int], new: NewNode | None = None) -> None:
-        super().__init__()
-        self.matcher = matcher
-        self.graph = graph
-        self.row = row
-        self.new = new
-
-    @property
-    def root_type(self) -> Type:
-        """The type of the left side."""
-        return self.new.type_ if self.new is not None else self.graph.types[self.graph.find(self.row[0])]
-
-    def place(self, pattern: Pattern) -> int:
-        """The e-class bound to a hole, canonical."""
-        return self.graph.find(self.node(pattern))
-
-    def node(self, pattern: Pattern) -> int:
-        """The e-class bound to a hole or named term."""
-        return self.row[self.matcher.slot(pattern)]
-
-    def ask(self, call: Guard | Computed, *, decides: bool = False) -> AnyValue:
-        """The result of the function of a guard or computed attribute. Raises RuleError if it fails."""
-        graph, row = self.graph, self.row
-        columns = self.matcher.columns(call)
-        values = [LazyTerm(graph, graph.find(row[column])) if column >= 0 else self.value(arg) for column, arg in columns]
-        try:
-            return graph.ask(call.function, values, decides=decides)
-        except Reject as rejection:
-            if rejection.by is None:
-                rejection.by = call
-            raise
-        except TypeQueryError as error:
-            raise Reject(str(error), by=call) from None
-        except (OpTypeError, InferError, RuleError, MemoryError):
-            raise
-        except Exception as error:
-            raise RuleError(f"{self.where}{call!r} raises {type(error).__name__}: {error}") from error
-
-    @property
-    def where(self) -> str:
-        """The rule, at the beginning of errors."""
-        return f"the rule {self.matcher.rule.name} ({self.matcher.rule.source}): "
-
-    def bound(self, pattern: Pattern) -> Term | None:
-        """The term bound to a part of the left side that has a column; None for any other pattern."""
-        graph = self.graph
-        if self.matcher.rule.kind == EAGER and pattern.key == self.matcher.rule.lhs.key:
-            return self._root(pattern)
-        slot = self.matcher.slot(pattern)
-        if slot < 0:
-            return None
-        return LazyTerm(graph, graph.find(self.row[slot]))
-
-    def _root(self, pattern: Pattern) -> Term:
-        """The left side of an eager rule, whose node may not exist yet."""
-        graph, new = self.graph, self.new
-        if new is None:
-            cls = graph.find(self.row[0])
-            new = NewNode(graph.symbols[cls], graph.payloads[cls], graph.operands[cls], graph.types[cls], graph.known_of(cls))
-        op = new.head.op
-        if not isinstance(pattern, PCall) or op is None:
-            return Term(new.type_, None, new.known)
-        values = [graph.constant_of(operand) for operand in new.operands]
-        attrs = graph.attrs[new.payload]
-
-        def evaluate() -> Value:
-            return graph.evaluate(op, [value for value in values if value is not None], attrs, new.type_)
-
-        return CallTerm(
-            op, values, attrs, new.type_, new.known, graph.environment, evaluate, lambda analysis: graph.fact_of_new(analysis, new)
-        )
-
-
-class LazyTerm(Term):
-    """A term of a match that looks up known elements and facts lazily."""
-
-    __slots__ = ("_cls", "_graph")
-
-    def __init__(self, graph: Graph, cls: int) -> None:
-        constant = graph.constants.get(cls)
-        super().__init__(graph.types[cls], constant if isinstance(constant, Tensor) else None)
-        self._graph = graph
-        self._cls = cls
-
-    @property
-    def known_value(self) -> KnownValue | None:
-        """The known elements."""
-        return self._graph.known_of(self._cls)
-
-    def fact(self, analysis: Analysis[Fact]) -> Fact | None:
-        """The fact that an analysis has for the tensor."""
-        found: Fact | None = self._graph.fact(analysis, self._cls)
-        return found
-
-    @property
-    def cls(self) -> int:
-        """The e-class."""
-        return self._graph.find(self._cls)
-
-    def of_class(self, cls: int) -> Term:
-        """The term of another e-class."""
-        return LazyTerm(self._graph, self._graph.find(cls))
-
-    def calls(self, name: str) -> list[tuple[Term, ...]]:
-        """The operands of the calls of an operator in the e-class, oldest first."""
-        nodes = self._graph.e_nodes(self.cls)
-        return [tuple(map(self.of_class, node.operands)) for node in nodes if node.op is not None and node.op.name == name]
 
 
 def _attribute(attrs: Attrs, name: str) -> AnyValue:
