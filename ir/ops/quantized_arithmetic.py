@@ -50,8 +50,8 @@ def _binary_type(
     return result
 
 
-def _declare_sum(name: str, combine: Callable[..., Array], doc: str) -> Op:
-    """Declares a sum or difference: operands are rescaled to the scale of the result, and then combined in 32 bits."""
+def _sum(combine: Callable[..., Array]) -> Callable[..., Array]:
+    """The kernel of a sum or difference: operands are rescaled to the scale of the result, and then combined in 32 bits."""
 
     def kernel(
         lhs: Array,
@@ -71,6 +71,10 @@ def _declare_sum(name: str, combine: Callable[..., Array], doc: str) -> Op:
         right = requantized(rhs, (rhs_scale, output_scale), (rhs_zero_point, offset), "int32", rhs_axis)
         return saturated(combine(left, right, offset), lhs.dtype.name)
 
+    return kernel
+
+
+def _declare(name: str, kernel: Callable[..., Array], doc: str) -> Op:
     def relation(
         lhs: TensorType,
         rhs: TensorType,
@@ -91,9 +95,9 @@ def _declare_sum(name: str, combine: Callable[..., Array], doc: str) -> Op:
     return define_op(name, kernel=kernel, pattern=1, non_computational=True)(relation)
 
 
-quantized_add = _declare_sum("qnn.add", lambda a, b, offset: a + b - offset, "The sum of two quantized tensors, which broadcast.")
-quantized_subtract = _declare_sum(
-    "qnn.subtract", lambda a, b, offset: a - b + offset, "The difference of two quantized tensors, which broadcast."
+quantized_add = _declare("qnn.add", _sum(lambda a, b, offset: a + b - offset), "The sum of two quantized tensors, which broadcast.")
+quantized_subtract = _declare(
+    "qnn.subtract", _sum(lambda a, b, offset: a - b + offset), "The difference of two quantized tensors, which broadcast."
 )
 
 
@@ -117,23 +121,7 @@ def _mul(
     return saturated(fixed_point_multiply(left * right, factors) + output_zero_point.reshape(()), lhs.dtype.name)
 
 
-@define_op("qnn.mul", kernel=_mul, pattern=1, non_computational=True)
-def quantized_mul(
-    lhs: TensorType,
-    rhs: TensorType,
-    lhs_scale: TensorType,
-    lhs_zero_point: TensorType,
-    rhs_scale: TensorType,
-    rhs_zero_point: TensorType,
-    output_scale: TensorType,
-    output_zero_point: TensorType,
-    *,
-    lhs_axis: int = -1,
-    rhs_axis: int = -1,
-) -> TensorType:
-    """The product of two quantized tensors, which broadcast: multiplied in 32 bits and then rescaled."""
-    scales = (lhs_scale, lhs_zero_point, rhs_scale, rhs_zero_point, output_scale, output_zero_point)
-    return _binary_type(lhs, rhs, *scales, (lhs_axis, rhs_axis))
+quantized_mul = _declare("qnn.mul", _mul, "The product of two quantized tensors, which broadcast: multiplied in 32 bits and then rescaled.")
 
 
 def _unary_type(
