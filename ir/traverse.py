@@ -23,6 +23,7 @@ from passat.ir.expr import (
     TupleGetItem,
     Var,
 )
+from passat.ir.walks import preorder
 
 AnyExpr = TypeVar("AnyExpr", Function, Expr)
 """The type of an expression and of what is made from it: a function for a function, any expression for others."""
@@ -174,12 +175,5 @@ def with_pattern_vars(pattern: Pattern, variable: Callable[[Var], Var]) -> Patte
 
 def pattern_vars(pattern: Pattern) -> list[Var]:
     """Returns the variables that a match pattern binds, from left to right."""
-    found: list[Var] = []
-    stack = [pattern]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, PatternVar):
-            found.append(node.var)
-        elif isinstance(node, (PatternConstructor, PatternTuple)):
-            stack.extend(reversed(node.patterns))
-    return found
+    nested = preorder([pattern], lambda part: part.patterns if isinstance(part, (PatternConstructor, PatternTuple)) else ())
+    return [part.var for part in nested if isinstance(part, PatternVar)]

@@ -19,6 +19,7 @@ from typing import Literal, Union, get_args, get_origin
 
 from passat.ir.passat_error import PassatError
 from passat.ir.similar_names import did_you_mean
+from passat.ir.walks import preorder
 
 _NUMBERS = (bool, int, float)
 
@@ -363,15 +364,11 @@ def option_values(key: str) -> list[str]:
     ['graph', 'relay']
     """
     found: list[str] = []
-    pending = [get_option(key).type]
-    while pending:
-        type_ = pending.pop(0)
+    for type_ in preorder([get_option(key).type], lambda part: get_args(part) if get_origin(part) in (Union, types.UnionType) else ()):
         if type_ is bool:
             found += ["true", "false"]
         elif get_origin(type_) is Literal:
             found += [value for value in get_args(type_) if isinstance(value, str)]
-        elif get_origin(type_) in (Union, types.UnionType):
-            pending += get_args(type_)
     return found
 
 

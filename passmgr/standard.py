@@ -17,6 +17,7 @@ from passat.ir.infer import infer_module, is_inferred
 from passat.ir.inline import inline_globals
 from passat.ir.module import IRModule
 from passat.ir.traverse import post_order
+from passat.ir.walks import reachable
 from passat.passmgr.context import PassContext
 from passat.passmgr.pass_info import EVERYTHING, PassInfo
 from passat.passmgr.passes import FunctionPass, ModulePass, convert_functions
@@ -251,16 +252,12 @@ class RemoveUnusedFunctions(ModulePass):
 def reached_functions(mod: IRModule, entries: Iterable[str]) -> set[GlobalVar]:
     """Returns the functions that are reachable from the entries, including these. Raises KeyError."""
     by_name = {var.name_hint: var for var in mod.functions}
-    stack = [mod.get_global_var(name) for name in entries]
-    reached = set(stack)
-    while stack:
-        for node in post_order(mod.functions[stack.pop()]):
-            if isinstance(node, GlobalVar):
-                callee = by_name.get(node.name_hint)
-                if callee is not None and callee not in reached:
-                    reached.add(callee)
-                    stack.append(callee)
-    return reached
+
+    def callees(var: GlobalVar) -> list[GlobalVar]:
+        names = [node.name_hint for node in post_order(mod.functions[var]) if isinstance(node, GlobalVar)]
+        return [by_name[name] for name in names if name in by_name]
+
+    return set(reachable([mod.get_global_var(name) for name in entries], callees))
 
 
 SOURCE: Final = "GeneratedSource"

@@ -28,6 +28,7 @@ from passat.ir.dataflow.rewriting import DFPatternCallback
 from passat.ir.expr import Call, Constant, Expr, NotInferredError, Tuple, TupleGetItem, Var
 from passat.ir.op import Op
 from passat.ir.traverse import post_order
+from passat.ir.walks import reachable
 from passat.rules.guards import Guard, Reject, Term, computed, guard, has_dtype
 from passat.rules.pattern import (
     AttrHole,
@@ -130,15 +131,7 @@ def _ways(pattern: DFPattern) -> Iterator[Mapping[DFPattern, DFPattern]]:
 
 def _chosen_parts(pattern: DFPattern, chosen: Mapping[DFPattern, DFPattern]) -> Iterator[DFPattern]:
     """A pattern and its parts, without the alternatives that were not chosen."""
-    seen: set[DFPattern] = set()
-    stack = [pattern]
-    while stack:
-        part = stack.pop()
-        if part in seen:
-            continue
-        seen.add(part)
-        yield part
-        stack += [chosen[part]] if part in chosen else () if isinstance(part, AltPattern) else reversed(part.parts)
+    return reachable([pattern], lambda part: [chosen[part]] if part in chosen else () if isinstance(part, AltPattern) else part.parts)
 
 
 class _Way:

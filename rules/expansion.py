@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeGuard, cast
 from typing import Any as AnyValue
 
 from passat.ir.op import Op
+from passat.ir.walks import preorder
 from passat.rules.guards import Guard
 from passat.rules.holes import CaseCondition, CaseHole, OperatorHole, PartsHole
 from passat.rules.multi_pattern import PJoined
@@ -304,14 +305,13 @@ def _in_case(value: CaseCondition, choice: Choice) -> list[Guard]:
 
 def fixed_terms(left: Pattern, cases: Mapping[str, str] = {}) -> Iterator[Pattern]:
     """The terms that a left side has for all further choices, in the cases that are chosen."""
-    stack = [left]
-    while stack:
-        term = stack.pop()
+
+    def parts(term: Pattern) -> list[Pattern]:
         if isinstance(term, PCase):
-            stack += [value for name, value in term.values.items() if cases.get(cast(CaseHole, term.hole).name) == name]
-        else:
-            yield term
-            stack += [part for part in pattern_parts(term) if not loose(part)]  # others are repeated for each operand, maybe for none
+            return [value for name, value in term.values.items() if cases.get(cast(CaseHole, term.hole).name) == name]
+        return [part for part in pattern_parts(term) if not loose(part)]  # others are repeated for each operand, maybe for none
+
+    return (term for term in preorder([left], parts) if not isinstance(term, PCase))
 
 
 def loose(value: AnyValue) -> set[str]:
@@ -322,12 +322,11 @@ def loose(value: AnyValue) -> set[str]:
 def _all(values: Iterable[AnyValue], *, tuples: bool = True, cases: Mapping[str, str] = {}) -> Iterator[AnyValue]:
     """The values and all their parts in preorder, optionally including those inside tuples; of cases that are chosen, what belongs to the
     chosen one."""
-    stack = [*values][::-1]
-    while stack:
-        value = stack.pop()
-        yield value
-        if not isinstance(value, Pattern) or hole_names(value):
-            stack += reversed(_parts_of(value, tuples, cases))
+
+    def parts(value: AnyValue) -> Sequence[AnyValue]:
+        return _parts_of(value, tuples, cases) if not isinstance(value, Pattern) or hole_names(value) else ()
+
+    return preorder(values, parts)
 
 
 def _parts_of(value: AnyValue, tuples: bool, cases: Mapping[str, str]) -> Sequence[AnyValue]:

@@ -2,7 +2,7 @@
 
 import inspect
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Final
 
@@ -14,6 +14,7 @@ from passat.ir.onnx.opaque import OpaqueOp
 from passat.ir.op import Op, OpTypeError
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
+from passat.ir.walks import preorder
 from passat.rules.attribute_arithmetic import differs, equals, item
 from passat.rules.guards import Guard, Reject, Term, dtype_of, has_dtype
 from passat.rules.holes import OperatorHole
@@ -109,11 +110,11 @@ def _check_calls(rule: Rule) -> None:
 
 def values_of(rule: Rule) -> Iterator[AnyValue]:
     """The guards of a rule, its right side, and the values within these."""
-    pending: list[AnyValue] = [*rule.guards, rule.rhs]
-    while pending:
-        value = pending.pop()
-        yield value
-        pending += value.args if isinstance(value, Guard) else values_in(value) if isinstance(value, Pattern) else arguments_of(value)
+
+    def parts(value: AnyValue) -> Sequence[AnyValue]:
+        return value.args if isinstance(value, Guard) else [*(values_in if isinstance(value, Pattern) else arguments_of)(value)]
+
+    return preorder([*rule.guards, rule.rhs], parts)
 
 
 def _check_names(rule: Rule) -> None:

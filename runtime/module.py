@@ -7,6 +7,7 @@ from typing import Any as AnyValue
 from typing import Final
 
 from passat.ir.similar_names import did_you_mean
+from passat.ir.walks import reachable
 from passat.runtime.devices import Device
 from passat.runtime.packed_func import PackedFunc
 
@@ -55,14 +56,7 @@ class Module:
 
     def with_imports(self) -> "Iterator[Module]":
         """The module, and all that it imports, each once."""
-        stack: list[Module] = [self]
-        seen: set[int] = set()
-        while stack:
-            module = stack.pop()
-            if id(module) not in seen:
-                seen.add(id(module))
-                yield module
-                stack += reversed(module.imported_modules)
+        return reachable([self], lambda module: module.imported_modules, id)
 
     def import_module(self, module: "Module") -> None:
         """Adds a module whose functions this one uses. Raises TypeError for other values."""
