@@ -39,6 +39,7 @@ def pytest_configure() -> None:
     for name in TERMINAL:
         os.environ.pop(name, None)
         os.unsetenv(name)  # also if os.environ does not know it
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # many tests import ONNX Runtime themselves
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -48,6 +48,7 @@ from optimize import OPTIMISERS, OURS
 
 from passat.choose import choose_feed, take_turns, time_of
 from passat.feeds import Trial, make_feed, symbols
+from passat.ir.onnx_runtime import onnx_runtime
 from passat.runner import Runner
 
 INPUT: Final = "input"
@@ -69,7 +70,7 @@ def runtime(level: str) -> Callable[[onnx.ModelProto], onnx.ModelProto]:
     """The model that ONNX Runtime writes at a level of its optimizations; at higher levels the result runs only on the same processor."""
 
     def optimize(model: onnx.ModelProto) -> onnx.ModelProto:
-        import onnxruntime
+        onnxruntime = onnx_runtime()
 
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "optimized.onnx"
@@ -148,7 +149,7 @@ class Session(Runner):
     """A model with all optimizations, as in deployment."""
 
     def __init__(self, path: Path, threads: int) -> None:
-        import onnxruntime
+        onnxruntime = onnx_runtime()
 
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL

@@ -1,8 +1,7 @@
 """Evaluates nodes on constants by ONNX Runtime with optimizations disabled, which defines the result of constant folding.
 
-Only this module and `passat.runner` use ONNX Runtime; it is imported on first use. Constants are passed as initializers, as in the original
-model, because ONNX Runtime prepacks the weights of products, which changes their rounding. ONNX Runtime's exceptions have no common base
-class but Exception, so that is caught.
+Constants are passed as initializers, as in the original model, because ONNX Runtime prepacks the weights of products, which changes their
+rounding. ONNX Runtime's exceptions have no common base class but Exception, so that is caught.
 """
 
 import ctypes
@@ -21,6 +20,7 @@ from passat.ir.onnx.scope import describe, inner_nodes
 from passat.ir.onnx.tensors import EXTERNAL, dense_proto, read_tensor
 from passat.ir.onnx.value_types import NUMBERS
 from passat.ir.onnx_mapping import ELEMENT_TYPES
+from passat.ir.onnx_runtime import onnx_runtime
 from passat.ir.tensor import Array, Tensor
 
 MAX_BYTES: Final = 1 << 30
@@ -135,7 +135,7 @@ def _check(node: NodeProto, opsets: Mapping[str, int]) -> Iterator[int]:
 
 def _run(model: ModelProto, shared: Mapping[str, Array], results: Sequence[str]) -> list[Tensor]:
     try:
-        import onnxruntime
+        onnxruntime = onnx_runtime()
     except ImportError as error:
         raise_interrupt(error)
         raise NoKernelError("ONNX Runtime, which computes constants, is not installed") from None

@@ -13,6 +13,7 @@ from passat.ir.expr import Call, Expr, Function
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, to_onnx
 from passat.ir.onnx.errors import raise_interrupt
+from passat.ir.onnx_runtime import onnx_runtime
 from passat.ir.op import Op
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import post_order
@@ -50,7 +51,7 @@ def exported(function: Function) -> "ModelProto | None":
 def onnx_primitive(function: Function, model: "ModelProto") -> Primitive | None:
     """The session that computes a function by its model; None without ONNX Runtime, or if that cannot run the model."""
     try:
-        import onnxruntime
+        onnxruntime = onnx_runtime()
     except ImportError:
         return None
     content: bytes = model.SerializeToString()

@@ -19,6 +19,7 @@ from passat.apart import ApartSession, EndedError, LateError, NoProcessError, Re
 from passat.feeds import InputSpec, declared_inputs
 from passat.ir.onnx import save
 from passat.ir.onnx.errors import raise_interrupt
+from passat.ir.onnx_runtime import onnx_runtime
 from passat.ir.passat_error import PassatError
 from passat.session import Session, SessionSettings
 
@@ -189,11 +190,10 @@ def uninterrupted(function: Callable[..., object], *args: object) -> None:
 
 def _onnxruntime() -> AnyValue:
     try:
-        import onnxruntime
+        return onnx_runtime()
     except ImportError as error:
         raise_interrupt(error)
         raise VerifyError(_MISSING) from None
-    return onnxruntime
 
 
 def sentence_of(error: Exception) -> str:

@@ -19,6 +19,8 @@ from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from passat.ir.onnx_runtime import onnx_runtime
+
 _NARROW: Final[Mapping[str, int]] = {"tensor(bfloat16)": 16}
 """Types that ONNX Runtime does not exchange with NumPy, by their ONNX numbers; passed as raw memory."""
 
@@ -47,8 +49,7 @@ class Session:
     """A session in this process. Raises ImportError without ONNX Runtime, and its error if the model does not load."""
 
     def __init__(self, model: bytes | str, settings: SessionSettings) -> None:
-        import onnxruntime
-
+        onnxruntime = onnx_runtime()
         if settings.seed is not None:
             onnxruntime.set_seed(settings.seed)  # for random operators without a seed of their own
         options = onnxruntime.SessionOptions()
@@ -307,7 +308,7 @@ class _Keeper:
     def begin(self) -> Head:
         """Imports ONNX Runtime."""
         try:
-            import onnxruntime
+            onnxruntime = onnx_runtime()
         except ImportError as error:
             return {"missing": str(error)}
         return {"version": onnxruntime.__version__}

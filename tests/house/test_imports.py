@@ -149,7 +149,7 @@ def module_name(path: Path) -> str:
     [
         ("egglog", ("rules/engine/egraph.py",)),
         ("onnx", ("ir/onnx/", "src/passat/onnx_backend.py")),
-        ("onnxruntime", ("src/passat/runner.py", "src/passat/session.py", "ir/onnx/ort_evaluator.py", "runtime/graph/onnx_primitive.py")),
+        ("onnxruntime", ("ir/onnx_runtime.py",)),
         ("llvmlite", ("runtime/jit/",)),
         ("typer", ("src/passat/",)),
         ("rich", ("src/passat/",)),
