@@ -12,6 +12,8 @@ from typing import Final
 _NUMBERS: Final = itertools.count()
 _LEFT: Final = r"(\.(\d+\.)?data)?\.\d+-\d+\.part"
 """Suffixes of unfinished files, including the external data of a model."""
+BINARY: Final[int] = getattr(os, "O_BINARY", 0)
+"""A flag of Windows: bytes that end lines are not changed."""
 
 
 def written_file(path: str) -> str:
@@ -28,7 +30,8 @@ class UnfinishedFile:
         remove_unfinished(path)
         self.path = path
         self.name = _name(path)
-        self.descriptor: int | None = os.open(self.name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        self.descriptor: int | None = os.open(self.name, os.O_RDWR | os.O_CREAT | os.O_EXCL | BINARY, 0o666)
+        self._is_there = True
         _lock(self.descriptor)
 
     def write(self, data: bytes) -> None:
@@ -39,15 +42,19 @@ class UnfinishedFile:
 
     def commit(self) -> None:
         """Moves the file to its final path. Raises OSError."""
+        if not _has_locks():  # Windows does not move an open file
+            self._release()
         os.replace(self.name, self.path)
+        self._is_there = False
         self._release()
 
     def close(self) -> None:
         """Removes the file unless it was moved."""
-        if self.descriptor is not None:
+        self._release()
+        if self._is_there:
             with contextlib.suppress(OSError):
                 os.unlink(self.name)
-            self._release()
+            self._is_there = False
 
     def _release(self) -> None:
         if self.descriptor is not None:
@@ -81,18 +88,20 @@ def unfinished_folder(path: str) -> Iterator[str]:
     remove_unfinished(path)
     name = _name(path)
     os.mkdir(name)
-    descriptor = os.open(name, os.O_RDONLY)
+    descriptor = os.open(name, os.O_RDONLY) if _has_locks() else None  # Windows does not open folders
     try:
-        _lock(descriptor)
+        if descriptor is not None:
+            _lock(descriptor)
         yield name
     finally:
         shutil.rmtree(name, ignore_errors=True)
-        os.close(descriptor)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def remove_unfinished(path: str, first: Callable[[str], object] = lambda _: None) -> None:
     """Removes remnants of a file that killed processes left: those whose lock is free. Calls a function with each before."""
-    if os.name != "posix":  # such locks are not available
+    if not _has_locks():
         return
     folder, base = os.path.split(path)
     left = re.compile(re.escape(base) + _LEFT)
@@ -115,6 +124,15 @@ def _remove_if_left(name: str, first: Callable[[str], object]) -> None:
             os.close(descriptor)
 
 
+def _has_locks() -> bool:
+    """False on Windows."""
+    try:
+        import fcntl  # noqa: F401  # whether it is there
+    except ImportError:
+        return False
+    return True
+
+
 def _name(path: str) -> str:
     return f"{path}.{os.getpid()}-{next(_NUMBERS)}.part"
 
@@ -124,7 +142,7 @@ def _lock(descriptor: int, *, must: bool = False) -> None:
 
     With `must`, raises OSError if another process holds the lock or the file system has no locks.
     """
-    if os.name != "posix":
+    if not _has_locks():
         return
     import fcntl
 

@@ -12,7 +12,7 @@ from passat.ir.onnx.external import External, external_proto
 from passat.ir.onnx.tensors import dense_proto, raw_bytes
 from passat.ir.onnx.value_types import NUMBERS
 from passat.ir.tensor import Tensor
-from passat.ir.whole_file import UnfinishedFile, write_all
+from passat.ir.whole_file import BINARY, UnfinishedFile, write_all
 
 LARGE: Final = 1024
 """Minimum size in bytes of tensors that are stored in the data file."""
@@ -91,7 +91,7 @@ class DataFile:
     def _copy(self, source: External) -> None:
         opened = self._sources.get(source.path)
         if opened is None:
-            opened = self._sources[source.path] = os.open(source.path, os.O_RDONLY)
+            opened = self._sources[source.path] = os.open(source.path, os.O_RDONLY | BINARY)
         at, end = source.offset, source.offset + source.length
         while at < end:
             count = 0
@@ -102,7 +102,8 @@ class DataFile:
                     if error.errno not in _NOT_HERE:
                         raise
             if not count:
-                data = os.pread(opened, min(end - at, 1 << 23), at)
+                os.lseek(opened, at, os.SEEK_SET)
+                data = os.read(opened, min(end - at, 1 << 23))
                 if not data:
                     raise OSError(errno.EIO, "the file was truncated while it was read", source.path)
                 write_all(self._file, memoryview(data))
