@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Final, TypeAlias
 
 from passat.ir.bounded_read import read_bounded
@@ -154,7 +154,7 @@ def _run(file: Path) -> tuple[ModuleType, bytes]:
     sys.path.append(beside)  # at the end: installed packages come first
     try:
         source = read_bounded(file, _LIMIT)
-        exec(compile(source, shown, "exec"), vars(module))
+        exec(_compiled(source, shown), vars(module))
     except OSError as error:
         del sys.modules[name]
         raise RuleFileError(f"{file} cannot be read: {error.strerror or error}") from error
@@ -169,6 +169,13 @@ def _run(file: Path) -> tuple[ModuleType, bytes]:
     finally:
         sys.path.remove(beside)
     return module, source
+
+
+def _compiled(source: bytes, name: str) -> CodeType:
+    try:
+        return compile(source, name, "exec")
+    except ValueError as error:  # a null byte, before Python 3.11.4
+        raise SyntaxError(str(error)) from error
 
 
 def _reason(error: BaseException) -> str:

@@ -468,3 +468,11 @@ def test_a_folder_without_a_name_is_no_model(folder: str) -> None:
     result = CliRunner().invoke(app, ["optimize", folder])
     assert result.exit_code == 1
     assert result.stderr.strip() == f"error: {folder} cannot be read: Is a directory; nothing was written"
+
+
+@pytest.mark.parametrize(("model", "reason"), [("/", "Is a directory"), ("no/model.onnx", "No such file or directory")])
+def test_what_cannot_be_read_is_named_before_what_cannot_be_written(monkeypatch: pytest.MonkeyPatch, model: str, reason: str) -> None:
+    """For users who may write neither beside the model nor in its folder."""
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    result = CliRunner().invoke(app, ["optimize", model])
+    assert result.stderr.strip() == f"error: {model} cannot be read: {reason}; nothing was written"

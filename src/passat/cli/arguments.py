@@ -278,9 +278,9 @@ def _check_output(path: Path, option: str) -> None:
     folder = Path(written_file(os.fspath(path))).parent
     if str(path) == "-":
         fail(f"{option} names the file to write; it cannot be standard output", USAGE)
-    if path.is_dir():
+    if os.path.isdir(path):  # unlike Path's methods, those of os.path allow folders that may not be entered
         fail(f"{path} is a folder; {option} names the file to write", USAGE)
-    if path.exists() and not path.is_file():
+    if os.path.exists(path) and not os.path.isfile(path):
         fail(f"{path} is not a file; {option} names the file to write", USAGE)
     if not folder.is_dir():
         why = f"{folder} is not a folder" if folder.exists() else f"the folder {folder} does not exist"

@@ -199,7 +199,7 @@ def _one(model: Path, request: _Request) -> None:
     output, dry_run, page, certificate, stats, as_json, asked, config, settings, inspected, said = request
     out = output or _beside(model)
     with errors(as_json, "nothing was written"):
-        if out.is_dir():
+        if os.path.isdir(out):
             output = None
             [out] = result_paths([model], out, _beside)
         with collector_paused():  # imported modules live until the end
@@ -207,7 +207,8 @@ def _one(model: Path, request: _Request) -> None:
             from passat.settings import Settings
 
         read = {**asked.files, "--inputs": [settings["inputs"]], "--custom-ops": settings["custom_ops"]}
-        check_outputs({"-o": None if dry_run else out, "--certificate": certificate, "--report": page}, read)  # OUT may be IN
+        unread = output is None and (os.path.isdir(model) or not os.access(model, os.R_OK))  # reading it says why
+        check_outputs({"-o": None if dry_run or unread else out, "--certificate": certificate, "--report": page}, read)  # OUT may be IN
         check_outputs({"--certificate": certificate, "--report": page}, {"the command": [model]})
         check_ending("-o", output, *dict.fromkeys((".onnx", model.suffix.lower() or ".onnx")))
         check_ending("--certificate", certificate, ".json", ".certificate")
