@@ -95,9 +95,9 @@ def test_doubts_about_the_settings(pipeline: Sequential) -> None:
 
 
 def test_a_name_under_which_a_pass_is_registered_but_not_called() -> None:
-    register_pass("Mine", Saturate)
-    plan = Sequential([get_pass("Mine")]).plan(PassContext(disabled_pass=["Mine"]))
-    assert plan.notes == plan.unknown == ("disabled_pass names 'Mine', as which the pass 'Saturate' is registered; use its own name",)
+    register_pass("Saturated", Saturate)
+    plan = Sequential([get_pass("Saturated")]).plan(PassContext(disabled_pass=["Saturated"]))
+    assert plan.notes == plan.unknown == ("disabled_pass names 'Saturated', as which the pass 'Saturate' is registered; use its own name",)
 
 
 def test_reasons_and_numbers(pipeline: Sequential) -> None:
