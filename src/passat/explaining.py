@@ -354,8 +354,13 @@ class Tracing:
         self.record: Record | None = None
 
     def annotate(self, result: "ModelProto", original: "ModelProto", before: IRModule, after: IRModule, report: Report) -> None:
-        """Writes provenance into the result, unless it is the input itself, which keeps its metadata."""
-        if not report.kept:
+        """Writes provenance into the result, unless it is the input itself, which keeps its metadata. An input that is returned in a later
+        opset keeps what it had, too; the passes are not part of it."""
+        if report.kept and result is not original:
+            remark = annotate(result, original, IRModule(), {}, NodeTraces([], []))
+            list_vanished(result, original, IRModule(), self, NodeTraces([], []))
+            report.remarks += [f"{PROVENANCE_REMARK}{remark}"] if remark else []
+        elif not report.kept:
             node_traces = NodeTraces(self.trace.runs, self.pass_trace.events)
             same = list(written_as_read(original, result, after, self.written, node_traces))
             remark = annotate(result, original, after, self.written, node_traces, same)

@@ -247,6 +247,14 @@ def test_a_second_run_keeps_the_steps_of_the_first(folder: Path) -> None:
     assert run("explain", "three.onnx", "--node", "product") == run("explain", "two.onnx", "--node", "product")
 
 
+@pytest.mark.parametrize("ir_version", [8, 10])
+def test_an_input_that_comes_back_in_a_later_opset_keeps_its_steps(folder: Path, ir_version: int) -> None:
+    onnx.save(model(ir_version, opset=13), "old.onnx")
+    run("optimize", "old.onnx", "-o", "out.onnx", "--explain", "--rules", "mine.py")
+    assert "the input is returned" in run("optimize", "out.onnx", "-o", "again.onnx", "--explain", "--opset", "17")
+    assert run("explain", "again.onnx") == run("explain", "out.onnx")
+
+
 def test_nodes_of_old_versions_have_no_metadata(folder: Path) -> None:
     onnx.save(model(ir_version=8, opset=17), "old.onnx")
     text = run("optimize", "old.onnx", "-o", "out.onnx", "--rules", "mine.py", "--explain")
