@@ -281,21 +281,21 @@ def _in_processes(processes: int, jobs: Mapping[int, Job[ResultT_co]]) -> Iterat
     if hasattr(signal, "pthread_sigmask"):
         resource_tracker.ensure_running()  # what starts it unblocks Ctrl-C
     while rest:
-        before, unstarted = len(lost), dict[int, Job[ResultT_co]]()
+        before, unstarted = len(lost), dict[int, _ExecutorError]()
         most = min(processes, len(rest))
         with concurrent.futures.ProcessPoolExecutor(most, spawn) as pool:
             for number, found in _run(pool, rest, most):
                 if not isinstance(found, _ExecutorError):
                     yield number, found
                 elif not found.started:
-                    unstarted[number] = jobs[number]
+                    unstarted[number] = found
                 elif isinstance(found.error, concurrent.futures.BrokenExecutor):
                     lost.append(number)
                 else:
                     yield number, found.error
-        rest = unstarted
+        rest = {number: jobs[number] for number in unstarted}
         if len(lost) == before:  # nothing was running: there can be no processes
-            yield from ((number, _lost(job)) for number, job in rest.items())
+            yield from ((number, _unstarted(jobs[number], found)) for number, found in unstarted.items())
             break
     for number in sorted(lost):
         with concurrent.futures.ProcessPoolExecutor(1, spawn) as pool:
@@ -305,6 +305,10 @@ def _in_processes(processes: int, jobs: Mapping[int, Job[ResultT_co]]) -> Iterat
 
 def _lost(job: Job[object]) -> LostError:
     return LostError(f"{job.name}: its process has ended; there may not be enough memory")
+
+
+def _unstarted(job: Job[object], found: _ExecutorError) -> LostError:
+    return LostError(f"{job.name}: no process can be started: {' '.join(str(found.error).split()) or type(found.error).__name__}")
 
 
 def _missing(job: Job[object], found: _ExecutorError) -> LostError:

@@ -4,6 +4,8 @@ import concurrent.futures
 import json
 import os
 import pickle
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any as AnyValue
@@ -154,6 +156,18 @@ def test_a_process_that_ends_takes_no_other_model_along() -> None:
     found = passat.optimize_many(["a.onnx", "b.onnx"], jobs=2, verify=False, rules="ends.py", passes="Ends, SimplifyExpr")
     assert [type(one.error) for one in found] == [type(None), LostError]
     assert str(found[1].error) == "b.onnx: its process has ended; there may not be enough memory"
+
+
+def test_processes_that_cannot_be_started_say_why() -> None:
+    """A script without `if __name__ == "__main__":` runs again in each process that it starts, which may not start others."""
+    Path("script.py").write_text(
+        "import passat\n\nfor one in passat.optimize_many(['a.onnx', 'b.onnx'], jobs=2, verify=False, passes='SimplifyExpr'):\n"
+        "    print(one.source, one.error)\n"
+    )
+    done = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("a.onnx None\nb.onnx None\n")
+    assert "a.onnx: no process can be started: An attempt has been made to start a new process" in done.stdout
+    assert "memory" not in done.stdout
 
 
 class NotLoadable:
