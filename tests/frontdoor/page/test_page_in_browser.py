@@ -44,7 +44,9 @@ def tab() -> Iterator[Tab]:
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("bert") / "page.html"
-    passat.optimize(EXAMPLES / "bert_tiny.onnx", passes=SMALL, record=True).write_report(place)
+    result = passat.optimize(EXAMPLES / "bert_tiny.onnx", passes=SMALL, record=True)
+    result.write_report(place)
+    result.save(place.with_suffix(".onnx"))
     return place
 
 
@@ -92,10 +94,11 @@ def frame(tab: Tab) -> None:
 def test_all_parts_of_a_page(tab: Tab, bert: Path) -> None:
     tab.open(bert)
     assert tab.text("h1") == "bert_tiny.onnx"
-    assert "197 \u2192 80" in tab.text("#cards")
+    before, after = (passat.inspect(model).node_count for model in (EXAMPLES / "bert_tiny.onnx", bert.with_suffix(".onnx")))
+    assert f"{before} \u2192 {after}" in tab.text("#cards")
     assert tab.text("#verdicts").startswith("verified on ONNX Runtime")
-    assert tab.text("#count-before") == "Before: 197 nodes"
-    assert tab.text("#count-after") == "After: 80 nodes"
+    assert tab.text("#count-before") == f"Before: {before} nodes"
+    assert tab.text("#count-after") == f"After: {after} nodes"
     assert len(boxes(tab, "before")) > 2
     assert len(boxes(tab, "after")) > 1
     assert "Products.through_view" in tab.text("#rules")
@@ -117,14 +120,20 @@ def test_the_drawing_of_the_plan_is_a_picture(tab: Tab, bert: Path) -> None:
 
 def test_the_largest_saving_is_shown_first_on_both_sides(tab: Tab, walked: Path) -> None:
     tab.open(walked, width=1280, height=900)
-    first = tab.text("#list .change")
-    assert "MatMul + Add \u2192 Gemm" in first
-    assert "11 places" in first
-    assert tab.text("#place") == "Place 1 of 11"
-    assert tab.text("#caption-before").startswith("Before: 2 removed nodes, cost ")
-    assert tab.text("#caption-after").startswith("After: 1 new node, cost ")
-    assert tab.run("[...document.querySelectorAll('#before .gone .operator')].map((each) => each.textContent)") == ["MatMul", "Add"]
-    assert tab.run("[...document.querySelectorAll('#after .new .operator')].map((each) => each.textContent).includes('Gemm')")
+    savings = tab.run("data.regions.map(saving)")
+    assert savings[0] == max(savings) > 0
+    first, places = tab.text("#list .change"), tab.run("data.regions[0].instances.length")
+    gone, new = (
+        tab.run(f"[...document.querySelectorAll('#{box} .operator')].map((each) => each.textContent)")
+        for box in ("before .gone", "after .new")
+    )
+    assert gone
+    assert new
+    assert f"{' + '.join(gone)} \u2192 {' + '.join(new)}" in first
+    assert f"{places} places" in first
+    assert tab.text("#place") == f"Place 1 of {places}"
+    assert tab.text("#caption-before").startswith(f"Before: {len(gone)} removed nodes, cost ")
+    assert tab.text("#caption-after").startswith(f"After: {len(new)} new node, cost ")
     seen = tab.run(
         "['before', 'after'].every((side) => { const r = byId(side).querySelector('.node:not(.around) rect').getBoundingClientRect();"
         "return r.top >= 0 && r.bottom <= innerHeight && r.height > 20; })"
@@ -144,12 +153,13 @@ def test_surroundings_of_a_change_are_aligned_on_both_sides(tab: Tab, walked: Pa
 
 def test_the_places_of_a_change_are_shown_in_turn(tab: Tab, walked: Path) -> None:
     tab.open(walked)
-    names = set()
-    for _ in range(11):
+    names, places = set(), tab.run("data.regions[0].instances.length")
+    assert places > 1
+    for _ in range(places):
         names.add(tab.run("text(data.graphs.after.name[shown.place.after[0]])"))
         tab.run("byId('next-place').click()")
-    assert len(names) == 11
-    assert tab.text("#place") == "Place 1 of 11"
+    assert len(names) == places
+    assert tab.text("#place") == f"Place 1 of {places}"
 
 
 def test_every_change_can_be_shown(tab: Tab, walked: Path) -> None:
@@ -183,7 +193,7 @@ def test_the_keyboard_chooses_a_node(tab: Tab, walked: Path) -> None:
     tab.open(walked)
     tab.run("document.querySelector('#after .new').focus()")
     tab.press("Enter", 13, "\r")
-    assert tab.text("#details h3") == "Gemm"
+    assert tab.text("#details h3") == tab.text("#after .new .operator")
 
 
 def test_an_unchanged_node_is_shown_with_its_surroundings(tab: Tab, walked: Path) -> None:
@@ -273,7 +283,7 @@ def test_nodes_made_by_a_rule_are_shown(tab: Tab, bert: Path) -> None:
     tab.open(bert)
     tab.run("showRule('Products.into_weight')")
     assert tab.text("#matches").startswith("Products.into_weight: ")
-    tab.run("document.querySelector('#rows td.new button').click()")
+    tab.run("document.querySelector('#rows td:last-child:is(.new, .changed) button').click()")
     assert "Made by the rule" in tab.text("#details")
     tab.run("[...document.querySelectorAll('#details button')].at(-1).click()")
     assert tab.run("document.querySelector('#clusters .chosen .made') !== null")
