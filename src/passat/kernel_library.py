@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from passat.ir.onnx.errors import require_onnx
 from passat.ir.passat_error import PassatError
 from passat.ir.whole_file import write_whole
 
@@ -55,7 +56,8 @@ def library_beside(model: "ModelProto", path: str) -> bytes:
 
 def library_of(path: str | os.PathLike[str], given: Sequence[str | os.PathLike[str]] = ()) -> list[str]:
     """The library of kernels of the model in a file, if it has kernels: the one of those given that has its hash, or the one beside the
-    file. Raises KernelsError if that is missing, or another model's."""
+    file. Raises KernelsError if that is missing, or another model's, and OnnxError without the onnx package."""
+    require_onnx()
     from passat.ir.onnx.files import in_memory
 
     proto = in_memory(path)

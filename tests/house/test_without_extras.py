@@ -3,20 +3,25 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
+from typer.main import get_command
+
+from passat.cli.app import app
 
 MODEL = str(Path(__file__).resolve().parents[2] / "examples" / "models" / "bert_tiny.onnx")
 NEEDS_ONNX: Final = (
     *(("optimize", MODEL, "--dry-run"), ("optimize", MODEL, "--dry-run", "--no-verify")),
     *(("inspect", MODEL), ("diff", MODEL, MODEL), ("profile", MODEL), ("profile", MODEL, MODEL)),
     *(("bisect", MODEL), ("rules", "bisect", MODEL), ("rules", "why-not", "Arithmetic.where_false", MODEL), ("explain", MODEL)),
+    ("run", MODEL),
 )
 NEEDS_RUNTIME: Final = (
     *(("optimize", MODEL, "--dry-run"), ("optimize", MODEL, "--dry-run", "--cost", "measured"), ("profile", MODEL, MODEL)),
-    *(("bisect", MODEL),),
+    *(("bisect", MODEL), ("run", MODEL)),
 )
 NEEDS_NOTHING: Final = (
     *(("order", "-O1"), ("passes",), ("passes", "FoldConstant"), ("config", "list"), ("config", "explain", "rules.math")),
@@ -64,6 +69,26 @@ def test_a_command_that_needs_an_extra_names_it(missing: tuple[str, ...], comman
         assert err.count("\n") == 1
         assert what in err
         assert "pip install 'passat[onnx]'" in err
+
+
+def test_every_command_is_tried() -> None:
+    """Except those that read the folder of a failure, or an e-graph."""
+    tried = {
+        (group, command) if group in ("rules", "config") else (group,) for group, command, *_ in map(padded, NEEDS_ONNX + NEEDS_NOTHING)
+    }
+    assert set(leaves(get_command(app))) == tried - {("--version",)} | {("replay",), ("extract",)}
+
+
+def padded(command: tuple[str, ...]) -> tuple[str, ...]:
+    return (*command, "")
+
+
+def leaves(command: Any, *names: str) -> Iterator[tuple[str, ...]]:
+    """The words of all commands that have no commands of their own."""
+    inner = getattr(command, "commands", {})
+    yield from [] if inner else [names]
+    for name, each in inner.items():
+        yield from leaves(each, *names, name)
 
 
 def test_other_commands_work_without_extras() -> None:
