@@ -273,7 +273,7 @@ def has_dtype(x: Term, dtype: str) -> bool | str:
 @guard
 def has_rank(x: Term, rank: int) -> bool | str:
     """The tensor has the rank."""
-    return x.type.ndim == rank or f"the tensor has {x.type.ndim} dimensions, not {rank}"
+    return x.type.ndim == rank or f"the rank of the tensor is {x.type.ndim}, not {rank}"
 
 
 @guard

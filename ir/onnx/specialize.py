@@ -92,7 +92,8 @@ def _name_sizes(value: ValueInfoProto, shape: Sequence[int | None], sizes: dict[
         return
     declared = value.type.tensor_type.shape.dim
     if len(declared) != len(shape):
-        raise SpecializeError(f"the input {name!r} has {len(declared)} dimensions, {_show(value)}, but {len(shape)} sizes are given")
+        given = "1 size is" if len(shape) == 1 else f"{len(shape)} sizes are"
+        raise SpecializeError(f"the input {name!r} has the shape {_show(value)}, but {given} given")
     for axis, (dim, size) in enumerate(zip(declared, shape, strict=True)):
         if size is None:
             continue

@@ -212,7 +212,7 @@ def rule_lines(report: RuleReport) -> list[str]:
 
 
 def _tried(report: RuleReport) -> str:
-    said = [f"{report.drawn} instances drawn", f"{report.compared} compared"]
+    said = [f"{report.drawn} instance{'s' * (report.drawn != 1)} drawn", f"{report.compared} compared"]
     if report.ill_typed:
         said.append(f"{report.ill_typed} ill-typed")
     said += [f"{number} rejected: {reason}" for reason, number in _most(report.rejected)]
@@ -227,7 +227,7 @@ def summary(reports: Sequence[RuleReport]) -> str:
     """A summary of all rules in one sentence."""
     rules = f"{len(reports)} rule{'s' * (len(reports) != 1)}"
     compared = sum(report.compared for report in reports)
-    parts = [f"{rules} checked on {compared} instances"]
+    parts = [f"{rules} checked on {compared} instance{'s' * (compared != 1)}"]
     for verdict in ("sound", "rejected", "unchecked"):
         number = sum(report.verdict == verdict for report in reports)
         if number:

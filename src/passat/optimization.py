@@ -408,7 +408,7 @@ def cheaper(job: Job, given: Given, after: IRModule) -> Outcome:
         if not same or (nodes >= count and not smaller):
             from passat.render import cost_text
 
-            why = f"the result is not cheaper: {nodes} nodes, estimated {cost_text(report, cost)}, "
+            why = f"the result is not cheaper: {nodes} node{'s' * (nodes != 1)}, estimated {cost_text(report, cost)}, "
             return _kept(job, given, f"{why}against {count} and {cost_text(report, report.cost_before)}")
     return _taken(job, Outcome(model, after, job.context), cost, counts)
 

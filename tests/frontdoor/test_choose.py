@@ -422,7 +422,7 @@ def test_a_result_of_higher_cost_is_not_taken() -> None:
         return from_onnx(model("Exp"))
 
     kept = optimize(model("Sin", "Cos"), passes=[becomes], cost=Fond()).report.kept
-    assert kept == "the result is not cheaper: 1 nodes, estimated 100 Fond, against 2 and 2 Fond"
+    assert kept == "the result is not cheaper: 1 node, estimated 100 Fond, against 2 and 2 Fond"
     assert not optimize(model("Sin", "Cos"), passes=[becomes], cost="nodes", verify=False).report.kept
 
 

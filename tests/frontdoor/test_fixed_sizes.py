@@ -140,7 +140,7 @@ def test_external_data_is_found() -> None:
             "the input 'x' is given the size 2 at axis 0, which is 'n', but the dimension 'n' is given the size 1",
         ),
         (("--input-shape", "x=2,5"), "the input 'x' has the size 4 at axis 1, but 5 is given"),
-        (("--input-shape", "x=2"), "the input 'x' has 2 dimensions, [n, 4], but 1 sizes are given"),
+        (("--input-shape", "x=2"), "the input 'x' has the shape [n, 4], but 1 size is given"),
         (("--input-shape", "x=a,4"), "--input-shape takes NAME=SIZES with whole numbers or ?, such as image=1,3,224,224, not 'x=a,4'"),
         (("--input-shape", "x=2,4", "--input-shape", "w=2,5,5"), "the input 'w' has the size 3 at axis 0, but 2 is given"),
         (("--input-shape", "v=2"), "the model has no input 'v'; its inputs are x, w"),

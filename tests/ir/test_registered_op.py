@@ -39,7 +39,7 @@ def test_an_operator_is_found_and_inferred() -> None:
     assert relay.op.get("custom.log") is log
     assert (log.num_inputs, log.doc, log.is_own) == (1, "An operator of ours.", False)
     assert infer_type(relay.Call(log, [x])).checked_type == TensorType((10, 4))
-    with pytest.raises(InferError, match=r"custom\.log.*takes 1 operands, but got 2"):
+    with pytest.raises(InferError, match=r"custom\.log.*takes 1 operand, but got 2"):
         infer_type(relay.Call(log, [x, x]))
 
 

@@ -60,7 +60,7 @@ MATRIX, WIDE, NAMED, UNKNOWN = typed(2, 3), typed(2, 3, dtype="float64"), typed(
         (known.has_dtype(MATRIX, "float32"), True),
         (known.has_dtype(MATRIX, "int8"), "the elements are float32, not int8"),
         (known.has_rank(MATRIX, 2), True),
-        (known.has_rank(typed(), 2), "the tensor has 0 dimensions, not 2"),
+        (known.has_rank(typed(), 2), "the rank of the tensor is 0, not 2"),
         (known.is_identity((0, 1, 2)), True),
         (known.is_identity((0, -2, 2)), True),
         (known.is_identity((1, 0)), "axes=(1, 0) moves an axis"),

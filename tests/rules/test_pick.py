@@ -231,4 +231,4 @@ def test_results_more_expensive_than_the_input_are_discarded() -> None:
         optimize(doubled, passes="Doubles", rules=[Doubles], cost=PRICES, config={"rules.pick": {"Doubles": rank}}) for rank in range(3)
     ]
     assert [[node.op_type for node in one.model.graph.node if node.op_type != "Constant"] for one in done] == [["Mul"], ["Add"], ["Add"]]
-    assert done[2].report.kept == "the result is not cheaper: 1 nodes, estimated 5 Prices, against 1 and 3 Prices"
+    assert done[2].report.kept == "the result is not cheaper: 1 node, estimated 5 Prices, against 1 and 3 Prices"

@@ -96,7 +96,7 @@ def test_counters() -> None:
     assert outcome.count("seconds") > 0
     reasons = [remark for remark in outcome.remarks if remark.startswith("Negations.matrix rejected ")]
     assert len(reasons) == 1
-    assert reasons[0].endswith(": has_rank(x, 3): the tensor has 2 dimensions, not 3")
+    assert reasons[0].endswith(": has_rank(x, 3): the rank of the tensor is 2, not 3")
 
 
 def test_folding_and_cse_are_counted() -> None:

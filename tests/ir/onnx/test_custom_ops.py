@@ -110,7 +110,7 @@ def test_several_results_and_any_number_of_operands(parse: Parse) -> None:
         ('com.mine.Fused<gamma = ["a"]>(x)', "com.mine.Fused declares scale as float, but the node has str"),
         ("com.mine.Fused<alpha = float {1.0}>(x)", "com.mine.Fused declares alpha as float, but the node has Tensor"),
         ("com.mine.Fused<steps = 2.5>(x)", "com.mine.Fused declares steps as int, but the node has float"),
-        ("com.mine.Fused(x, x)", "com.mine.Fused takes 1 operands (x), but got 2"),
+        ("com.mine.Fused(x, x)", "com.mine.Fused takes 1 operand (x), but got 2"),
         ("com.mine.Fused(h)", "n: com.mine.Fused(Tensor[(2, 3), float16]; alpha=1.0, scale=(), mode='fast', steps=1): x is of float32"),
     ],
 )

@@ -269,7 +269,7 @@ def test_guards_may_name_terms_outside_the_program() -> None:
     assert len(rewritten(func(a + b), rule)[0]) == 2  # in both orders, since the guards distinguish x and y
     cube = var("cube", (2, 2, 3))
     (reason, *_) = reasons(cube + var("other", (2, 2, 3)), rule)
-    assert reason == "has_rank(sum((x + y), axis=(0,)), 1): the tensor has 2 dimensions, not 1"
+    assert reason == "has_rank(sum((x + y), axis=(0,)), 1): the rank of the tensor is 2, not 1"
 
 
 def test_a_guard_states_its_reason() -> None:
@@ -355,7 +355,7 @@ def test_a_rejection_is_not_an_error() -> None:
     root = graph.load(func(ops.exp(a)).body)
     matcher = Matcher((op.exp(x) >> x).when(has_rank(x, 5)))
     (row,) = matcher.variants[0].search(graph, [root])
-    with pytest.raises(Reject, match="2 dimensions, not 5") as caught:
+    with pytest.raises(Reject, match="rank of the tensor is 2, not 5") as caught:
         matcher.decide(graph, row)
     assert (caught.value.check, caught.value.by) == (Check.FUNCTION, matcher.rule.guards[0])
 

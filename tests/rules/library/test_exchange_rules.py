@@ -66,13 +66,13 @@ CASES: dict[str, Case] = {
     ),
     "Exchanges.split_of_concat[first]": case(half(join(0, x, y), 0), half(join(0, x, var("v", (2, 3))), 0), SHAPES),
     "Exchanges.split_of_concat[second]": case(half(join(0, x, y), 1), half(join(0, x, var("v", (2, 3))), 1), SHAPES),
-    "Exchanges.matmul_associates": case(mm(x, mm(a, c)), mm(deep, mm(a, c)), "has 3 dimensions"),
+    "Exchanges.matmul_associates": case(mm(x, mm(a, c)), mm(deep, mm(a, c)), "rank of the tensor is 3"),
     "Exchanges.matmul_distributes": case(mm(x, a + b), mm(x, a + var("line", (1, 5))), SHAPES),
     "Exchanges.matmul_moves_scale": case(mm(x, a) * two, mm(x, a) * numbers((5,)), RANK),
     "Exchanges.matmul_transposes": case(
-        turned(mm(x, a)), turned(mm(var("vector", (3,)), var("matrices", (2, 3, 5)))), "the tensor has 1 dimensions, not 2"
+        turned(mm(x, a)), turned(mm(var("vector", (3,)), var("matrices", (2, 3, 5)))), "the rank of the tensor is 1, not 2"
     ),
-    "Exchanges.matmuls_side_by_side": case(join(1, mm(x, a), mm(x, b)), join(1, mm(deep, a), mm(deep, b)), "has 3 dimensions"),
+    "Exchanges.matmuls_side_by_side": case(join(1, mm(x, a), mm(x, b)), join(1, mm(deep, a), mm(deep, b)), "rank of the tensor is 3"),
     "Exchanges.matmuls_summed": case(mm(x, a) + mm(y, b), mm(x, a) + mm(row, b), "along axis 0 the sizes"),
     "Exchanges.conv_moves_scale": case(conv(image, kernel) * two, conv(image, kernel) * numbers((4,)), RANK),
     "Exchanges.conv_of_sum[weights]": case(conv(image, kernel + second), conv(image, kernel + var("one", (1,))), SHAPES),

@@ -12,7 +12,7 @@ from tests.rules.running import saturate
 x, y = var("x", (4, 3)), var("y", (3, 5))
 stack, other, vector = var("stack", (2, 4, 3)), var("other", (3, 5)), var("vector", (3,))
 weight, weights = numbers((6, 4)), numbers((2, 6, 4))
-RANKS = "the tensor has 3 dimensions, not 2"
+RANKS = "the rank of the tensor is 3, not 2"
 INTEGERS = "int32, not floating-point numbers"
 MORE = "does not just transpose matrices"
 

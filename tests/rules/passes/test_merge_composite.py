@@ -219,7 +219,7 @@ def test_conditions() -> None:
 def test_why_a_condition_rejected_is_a_remark() -> None:
     with PassContext(opt_level=0) as context:
         MergeComposite([("n", op.exp(x), has_rank(x, 1))])(program("%a: (2, 3)", "exp(%a)"))
-    assert list(context.statistics.remarks["MergeComposite"]) == ["n: has_rank(x, 1): the tensor has 2 dimensions, not 1"]
+    assert list(context.statistics.remarks["MergeComposite"]) == ["n: has_rank(x, 1): the rank of the tensor is 2, not 1"]
 
 
 def test_a_check_receives_the_match() -> None:

@@ -378,7 +378,7 @@ CASES: dict[str, Case] = {
         "Own.matrix",
         tup(*(at(f"Tanh_{n}", ops.tanh(var(f"t{n}", (2,) * n))) for n in (1, 2, 3))),
         own,
-        "it fired at 'Tanh_2' (in Own), but its result was not extracted: the program costs the same with it (3.018 us), so the original is kept\nit matches at 'Tanh_1' (in Own) and is rejected: has_rank(x, 2): the tensor has 1 dimensions, not 2\nit matches at 'Tanh_3' (in Own) and is rejected: has_rank(x, 2): the tensor has 3 dimensions, not 2",
+        "it fired at 'Tanh_2' (in Own), but its result was not extracted: the program costs the same with it (3.018 us), so the original is kept\nit matches at 'Tanh_1' (in Own) and is rejected: has_rank(x, 2): the rank of the tensor is 1, not 2\nit matches at 'Tanh_3' (in Own) and is rejected: has_rank(x, 2): the rank of the tensor is 3, not 2",
         Kind.COSTLIER,
     ),
     "a right side of another type": Case(
