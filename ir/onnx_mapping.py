@@ -144,6 +144,9 @@ ToOnnx: TypeAlias = Callable[[Call, Sequence[str], Emitter], str | Sequence[str]
 READERS: dict[str, FromOnnx] = {}
 """Readers by operator type; for custom domains, by `domain::type`."""
 
+OLDEST_READ: Final = 7
+"""The oldest opset whose nodes readers take. Operators of older opsets differ in meaning and stay opaque calls."""
+
 
 def from_onnx(*op_types: str, domain: str = "") -> Callable[[FromOnnx], FromOnnx]:
     """Registers the reader of one or more ONNX operator types. It replaces readers registered outside Passat.
@@ -225,6 +228,7 @@ def rename(op: "Op", op_type: str, attr_names: Mapping[str, str], since: int = 1
 
 __all__ = [
     "ELEMENT_TYPES",
+    "OLDEST_READ",
     "READERS",
     "Attrs",
     "Emitter",

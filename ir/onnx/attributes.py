@@ -14,6 +14,7 @@ import onnx
 from onnx import AttributeProto, NodeProto, TensorProto
 
 from passat.ir.onnx.tensors import read_tensor, tensor_proto
+from passat.ir.onnx_mapping import OLDEST_READ
 from passat.ir.tensor import Tensor
 
 _INTEGERS: Final = (
@@ -212,6 +213,14 @@ def schema_of(op_type: str, version: int, domain: str) -> onnx.defs.OpSchema | N
         return onnx.defs.get_schema(op_type, max(0, min(version, _LAST_VERSION)), domain)
     except onnx.defs.SchemaError:
         return None
+
+
+def is_readable(op_type: str, version: int) -> bool:
+    """Whether a node means what readers assume: its opset is not older than OLDEST_READ, or its operator did not change until then."""
+    if version >= OLDEST_READ:
+        return True
+    schema = schema_of(op_type, OLDEST_READ, "")
+    return schema is not None and schema.since_version <= version
 
 
 @lru_cache(4096)

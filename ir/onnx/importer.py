@@ -25,14 +25,12 @@ from passat.ir.onnx.opaque_nodes import opaque_call
 from passat.ir.onnx.scope import Scope, UndefinedError, describe, read_names, sort_nodes, unread_outputs
 from passat.ir.onnx.tensors import read_sparse, read_tensor
 from passat.ir.onnx.value_types import negative_sizes, show_type, type_of
-from passat.ir.onnx_mapping import READERS, FromOnnx, OnnxNode
+from passat.ir.onnx_mapping import OLDEST_READ, READERS, FromOnnx, OnnxNode
 from passat.ir.op import OpTypeError
 from passat.ir.ops.slicing import goes_past_the_end, strided_slice
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 
-OLDEST_READ: Final = 7
-"""The oldest supported opset. Operators of older opsets differ in meaning and become opaque calls."""
 _WALK: Final = 32
 _READINGS: Final = 3
 """Number of imports that drop only contradictory declarations; the next one drops all of them."""

@@ -17,10 +17,11 @@ from passat.ir.module import IRModule
 from passat.ir.onnx.errors import OnnxError
 from passat.ir.onnx.exporter import export_model
 from passat.ir.onnx.frame import Frame
-from passat.ir.onnx.importer import OLDEST_READ, import_model
+from passat.ir.onnx.importer import import_model
 from passat.ir.onnx.opaque import OpaqueOp
 from passat.ir.onnx.scope import describe, inner_nodes, without_functions
 from passat.ir.onnx.upgrades import NoUpgradeError, next_version, raised, split_evenly
+from passat.ir.onnx_mapping import OLDEST_READ
 from passat.ir.op import Op, OpTypeError, get_op
 from passat.ir.traverse import rewrite
 from passat.ir.types import TensorType

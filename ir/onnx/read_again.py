@@ -16,7 +16,7 @@ from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, 
 from passat.ir.folding import keeps_bits
 from passat.ir.infer import InferError, infer_type
 from passat.ir.known import known_value
-from passat.ir.onnx.attributes import has_invalid_text, signature_of
+from passat.ir.onnx.attributes import has_invalid_text, is_readable, signature_of
 from passat.ir.onnx.opaque import RESERVED, OpaqueOp, own_attributes
 from passat.ir.onnx.value_types import result_types
 from passat.ir.onnx_mapping import READERS, OnnxNode
@@ -47,6 +47,8 @@ def read_again(call: Call) -> Expr | None:
     reader = READERS.get(op.op_type)
     signature = signature_of(op.op_type, attrs["opset"])
     if reader is None or signature is None or not signature.least_inputs <= len(call.args) <= signature.most_inputs:
+        return None
+    if not is_readable(op.op_type, attrs["opset"]):
         return None
     own = own_attributes(attrs)
     if has_invalid_text(own):

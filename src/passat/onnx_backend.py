@@ -25,11 +25,11 @@ from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, from_onnx
 from passat.ir.onnx.attributes import schema_of
 from passat.ir.onnx.frame import Frame
-from passat.ir.onnx.importer import OLDEST_READ
 from passat.ir.onnx.inference import newest_version, node_proto, outer_name
 from passat.ir.onnx.opaque import REGIONS, OpaqueOp
 from passat.ir.onnx.tensors import dense_proto, read_tensor
 from passat.ir.onnx.value_types import value_info
+from passat.ir.onnx_mapping import OLDEST_READ
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import post_order
 from passat.onnx_regions import SIMPLE, from_value, run_region, to_value

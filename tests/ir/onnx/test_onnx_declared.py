@@ -16,9 +16,8 @@ from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, from_onnx, to_onnx
 from passat.ir.onnx.attributes import schema_of
 from passat.ir.onnx.declared import agreed, holding
-from passat.ir.onnx.importer import OLDEST_READ
 from passat.ir.onnx.value_types import parse_type, show_type, type_of, value_info
-from passat.ir.onnx_mapping import READERS
+from passat.ir.onnx_mapping import OLDEST_READ, READERS
 from passat.ir.traverse import post_order
 from passat.runner import Runner
 

@@ -84,6 +84,23 @@ def test_operands_that_are_known_by_now(text: str, before: list[str], after: lis
     assert (made["main"] is module["main"]) == (before == after)
 
 
+@pytest.mark.parametrize(
+    ("node", "opset", "read"),
+    [
+        ("Reshape<shape = [3, 2]>(x)", 4, False),
+        ("Dropout(x)", 6, False),
+        ("Add<broadcast = 1, axis = 0>(x, z)", 6, False),
+        ("Neg(x)", 5, False),
+        ("Neg(x)", 6, True),
+    ],
+)
+def test_operators_that_changed_before_opset_7_stay(node: str, opset: int, read: bool) -> None:
+    model = parser.parse_model(
+        f'<ir_version: 3, opset_import: ["": {opset}]> old (float[2, 3] x, float[2] z) => (float[n, m] y) {{ y = {node} }}'
+    )
+    assert operators(run(ReadOpaque(), from_onnx(model))["main"]) == (["negative"] if read else [f"onnx.{model.graph.node[0].op_type}"])
+
+
 def test_modules_of_another_origin_stay() -> None:
     module = program("%x: (2, 3)", "nn.relu(%x)")
     assert run(ReadOpaque(), module)["main"] is module["main"]
