@@ -244,7 +244,8 @@ def _convert_number(value: object, kind: type) -> AnyValue:
     if type(value) is kind:
         return value
     if (kind is float and type(value) is int) or (kind is bool and type(value) is int and value in (0, 1)):
-        return kind(value)
+        with contextlib.suppress(OverflowError):  # an integer beyond all floats
+            return kind(value)
     raise _misfit(value, kind)
 
 

@@ -68,7 +68,10 @@ def price(model: CostModel, op: Op, types: Sequence[Type], result: Type, attrs: 
         ) from error
     if type(found) is not float and (not isinstance(found, Real) or isinstance(found, bool)):
         raise CostError(f"{_about(model)} returned {found!r} for {_show(op, types, result)}; a cost must be a number")
-    cost = float(found)
+    try:
+        cost = float(found)
+    except OverflowError:  # an integer beyond all floats
+        cost = math.inf
     if not 0 < cost <= LARGEST:  # also false for NaN
         why = "positive and finite" if not 0 < cost < math.inf else f"at most {LARGEST:g}"
         raise CostError(f"{_about(model)} returned {cost} for {_show(op, types, result)}; a cost must be {why}")
@@ -112,7 +115,7 @@ class Machine:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if not (math.isfinite(value) and (value > 0 or (value == 0 and field.name == "launch"))):
+            if not (0 < value <= LARGEST or (value == 0 and field.name == "launch")):
                 raise CostError(f"the {field.name} of a machine must be a positive finite number, not {value!r}")
 
     @staticmethod

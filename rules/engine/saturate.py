@@ -219,6 +219,8 @@ class Saturator:
                 continue
             pending = [*made.get(node, ()), *range(size, len(graph))]
             for _ in range(self._limits.rounds):
+                if not pending:
+                    break
                 size = len(graph)
                 self._reduce(pending, unions)
                 pending = list(range(size, len(graph)))

@@ -16,7 +16,7 @@ from passat.ir.bounded_read import decode_json, read_bounded
 from passat.ir.cost import view
 from passat.ir.ops.linear import takes_bias
 from passat.ir.passat_error import PassatError
-from passat.rules.cost import EPSILON, ConstantAware, CostModel, price, price_apart, price_copied
+from passat.rules.cost import EPSILON, LARGEST, ConstantAware, CostModel, price, price_apart, price_copied
 from passat.rules.engine.graph import CONST_SYMBOL, REGION, Graph, Symbol
 
 
@@ -249,8 +249,8 @@ def parse_egraph(data: AnyValue) -> EGraphFile:
         if not isinstance(node, Mapping) or not isinstance(node.get("eclass"), str) or not isinstance(node.get("children"), list):
             raise EGraphFileError(f'the node {name!r} must have an "eclass" and a list of "children"')
         cost = node.get("cost", 1.0)
-        if isinstance(cost, bool) or not isinstance(cost, (int, float)) or not math.isfinite(cost) or cost < 0:
-            raise EGraphFileError(f"the cost of the node {name!r} is {cost!r}; it must be finite and not negative")
+        if isinstance(cost, bool) or not isinstance(cost, (int, float)) or not 0 <= cost <= LARGEST:
+            raise EGraphFileError(f"the cost of the node {name!r} is {cost!r}; it must be a number from 0 to {LARGEST:g}")
         cls = first.setdefault(node["eclass"], number)
         classes.append(cls)
         costs.append(float(cost))

@@ -58,7 +58,11 @@ def _number(said: str, most: float) -> Check:
     def check(name: str, value: object) -> None:
         if not isinstance(value, numbers.Real) or isinstance(value, bool):
             raise TypeError(f"{name} must be a {said}, not {value!r}")
-        if not 0 <= float(value) <= most:
+        try:
+            number = float(value)
+        except OverflowError:  # an integer beyond all floats
+            number = math.nan
+        if not 0 <= number <= most:
             raise ArgumentError(f"{name} must be a {said}, at least 0, not {value!r}")
 
     return check

@@ -203,6 +203,8 @@ def test_a_file_cannot_take_the_name_of_a_pass_of_passat(folder: Path) -> None:
         ({"allow_unverified": 1}, TypeError, "allow_unverified must be True or False, not 1"),
         ({"inputs": [1]}, TypeError, "inputs must be a mapping of names of inputs to arrays, or the path of a file of arrays, not [1]"),
         ({"custom_ops": "lib.so"}, TypeError, "custom_ops must be a list of paths of libraries, not 'lib.so'"),
+        ({"time_limit": 10**400}, ValueError, "time_limit must be a number of seconds, at least 0, not 1"),
+        ({"rtol": 10**400}, ValueError, "rtol must be a finite number, at least 0, not 1"),
         ({"time_limit": float("nan")}, ValueError, "time_limit must be a number of seconds, at least 0, not nan"),
         ({"config": [("rules.rounds", 1)]}, TypeError, "config must be a mapping of options to values"),
         ({"config": {7: 1}}, AttributeError, "the key of a config option must be a string, not 7"),

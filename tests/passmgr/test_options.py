@@ -119,6 +119,7 @@ def test_the_error_for_a_word_names_its_value() -> None:
         (1.0, int, "expected int, got 1.0"),
         (True, int, "expected int, got True"),
         (True, float, "expected float, got True"),
+        pytest.param(10**400, float, f"expected float, got {10**400}", id="beyond all floats"),
         ("1", int | None, "expected int | None, got '1'"),
         ("c", Literal["a", "b"], "expected one of 'a', 'b', got 'c'"),
         (True, Literal[1], "expected one of 1, got True"),

@@ -165,6 +165,7 @@ def test_prices_can_depend_on_which_operands_are_constants() -> None:
         (0, "0.0 for negative\\(.*; a cost must be positive and finite"),
         (-1, "-1.0 for negative\\(.*; a cost must be positive and finite"),
         (1e200, "1e\\+200 for negative\\(.*; a cost must be at most 1e\\+100"),
+        pytest.param(10**400, "inf for negative\\(.*; a cost must be positive and finite", id="beyond all floats"),
         (None, "None for negative\\(.*; a cost must be a number"),
         ("much", "'much' for negative\\(.*; a cost must be a number"),
         (True, "True for negative\\(.*; a cost must be a number"),
@@ -237,6 +238,11 @@ def test_a_machine_can_be_given_as_a_mapping() -> None:
 def test_a_machine_that_cannot_be(field: str, value: float) -> None:
     with pytest.raises(CostError, match=f"the {field} of a machine must be a positive finite number, not {value}"):
         Machine(**{field: value})
+
+
+def test_a_machine_with_a_rate_beyond_all_floats() -> None:
+    with pytest.raises(CostError, match="the flops of a machine must be a positive finite number, not 1000"):
+        Machine(flops=10**400)
 
 
 def test_a_machine_is_a_value() -> None:
