@@ -387,9 +387,9 @@ def check_config(config: Mapping[str, AnyValue]) -> dict[str, AnyValue]:
             raise ConfigError(f"{key} must not be None; omit it to use the default")
         try:
             checked[key] = convert(value, option.type)
-        except AttributeError as error:  # an unknown field
-            raise ConfigError(f"expect config {key} to have type {show_annotation(option.type)}: {error}") from None
-        except TypeError:
+        except (AttributeError, TypeError) as error:
+            if isinstance(value, Mapping):  # the error is about one of its fields or values
+                raise ConfigError(f"expect config {key} to have type {show_annotation(option.type)}: {error}") from None
             given = repr(value) if isinstance(value, str) else type(value).__name__
             raise ConfigError(f"expect config {key} to have type {show_annotation(option.type)} but get {given}") from None
         held = checked[key].values() if isinstance(checked[key], Mapping) else (checked[key],)

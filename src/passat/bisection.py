@@ -14,6 +14,7 @@ from typing import Any as AnyValue
 from passat.apart import error_stream, show_code
 from passat.choose import NothingToTimeError, Times, race
 from passat.feeds import GivenInputs, write_inputs
+from passat.ir.infer_error import InferError
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, check, save, to_onnx
 from passat.ir.passat_error import PassatError
@@ -71,7 +72,7 @@ class Check:
         """True if the module is bad; None if the check cannot decide."""
         try:
             model = to_onnx(mod)
-        except OnnxError as error:
+        except (OnnxError, InferError) as error:
             flaws = module_flaws(mod)
             if flaws:
                 self.why = f"the module is broken: {flaws[0]}"

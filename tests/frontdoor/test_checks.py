@@ -14,9 +14,10 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import passat.choose
+from passat import relay
 from passat.bisection import READ_AND_WRITTEN, CheckError, Command, Crash, Slower, WrongValue, find_guilty, make_check, read_leniently
 from passat.choose import Times
-from passat.ir.expr import Call, Function, RefCreate, RefRead, Var
+from passat.ir.expr import Call, Expr, Function, RefCreate, RefRead, Var
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx, to_onnx
 from passat.passmgr import Pass, PassContext, Sequential, bisect_passes, module_pass
@@ -120,19 +121,30 @@ def test_forms_that_onnx_does_not_have_cannot_tell() -> None:
     assert "the output 'y'" in check.why
 
 
-@pytest.mark.parametrize("kind", ["wrong", "slower", "crash"])
-def test_a_module_that_is_broken_is_bad_by_every_check(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (lambda x: Var("lost"), "in @main: the variable %lost is free"),
+        (
+            lambda x: relay.add(x, relay.const(np.ones(5, "float32"))),
+            "in @main: add(Tensor[(n, 4), float32], Tensor[(5,), float32]): shapes (n, 4) and (5,) do not broadcast: 4 against 5",
+        ),
+    ],
+    ids=["a free variable", "an ill-typed call"],
+)
+@pytest.mark.parametrize("kind", ["wrong", "slower", "larger", "crash", "true"])
+def test_a_module_that_is_broken_is_bad_by_every_check(kind: str, body: Callable[[Expr], Expr], why: str) -> None:
     @module_pass(opt_level=0)
     def breaks(mod: IRModule, ctx: PassContext) -> IRModule:
         copy = mod.shallow_copy()
-        copy["main"] = Function(mod["main"].params, Var("lost"))
+        copy["main"] = Function(mod["main"].params, body(mod["main"].params[0]))
         return copy
 
     Path("model.onnx").write_bytes(scaled(1.0).SerializeToString())
     check = make_check(kind, read_leniently("model.onnx"), AS_USUAL, 1000.0)  # a margin that no module exceeds by itself
     found = bisect_passes(Sequential([breaks]), from_onnx(scaled(1.0)), check)
     assert found.execution.name == "breaks"
-    assert check.why == "the module is broken: in @main: the variable %lost is free"
+    assert check.why == f"the module is broken: {why}"
 
 
 def test_values_need_an_original_that_runs() -> None:

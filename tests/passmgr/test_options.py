@@ -268,7 +268,12 @@ def test_none() -> None:
         (bool, 2, "expect config test.k to have type bool but get int"),
         (tuple[str, ...], "abc", "expect config test.k to have type tuple[str, ...] but get 'abc'"),
         (UnrollMode, 3, "expect config test.k to have type UnrollMode but get int"),
-        (UnrollMode, {"auto_max_step": "x"}, "expect config test.k to have type UnrollMode but get dict"),
+        (
+            UnrollMode,
+            {"auto_max_step": "x"},
+            "expect config test.k to have type UnrollMode: auto_max_step of UnrollMode: expected int, got 'x'",
+        ),
+        (dict[str, int], {"a": "x"}, "expect config test.k to have type dict[str, int]: expected int, got 'x'"),
     ],
 )
 def test_wrong_type(kind: object, value: object, text: str) -> None:
