@@ -285,6 +285,23 @@ def _both() -> dict[str, AnyValue]:
 
 
 _CLIPPED = op.clip(x, attrs=a)
+limits = cases("limits", "relu", "low_first", "high_first")
+_LIMITED: Final = limits(
+    relu=op.minimum(op.nn.relu(x), d), low_first=op.minimum(op.maximum(x, c), d), high_first=op.maximum(op.minimum(x, d), c)
+)
+
+
+@guard
+def are_limits(c: Term | float, d: Term) -> bool | str:
+    """Two finite numbers, of which the first is not above the second."""
+    low, high = (each.value().uniform() if isinstance(each, Term) else each for each in (c, d))
+    return bool(None not in (low, high) and -math.inf < low <= high < math.inf) or f"{low} and {high} are not the limits of a clip"
+
+
+@computed
+def number_of(c: Term) -> float:
+    """The number that all elements of the constant are."""
+    return float(c.value().uniform())
 
 
 @guard
@@ -408,4 +425,11 @@ class Arithmetic(RuleSet):
     clip_nothing_finite = (_CLIPPED >> x).when(is_float(x), binds_nothing(a, x)).finite("a clip without bounds makes infinities finite")
     clip_chain = (op.clip(_CLIPPED, attrs=b) >> op.clip(x, **_both())).inexact("a bound of 0 may give 0.0 or -0.0")
     clip_of_relu = op.clip(op.nn.relu(x), attrs=a) >> op.clip(x, a_min=lower_bound(a, x), a_max=upper_bound(a))
+    # ONNX Runtime's Clip takes float64 from opset 12 on.
+    clip_of_extrema = (
+        (_LIMITED >> op.clip(x, a_min=limits(relu=0.0, low_first=number_of(c), high_first=number_of(c)), a_max=number_of(d)))
+        .when(has_dtype(x, "float32"), keeps_type(x, _LIMITED))
+        .when(*limits.only("relu", are_limits(0.0, d)), *limits.only("low_first high_first", are_limits(c, d)))
+        .inexact(TIES)
+    )
     clip_cast = (op.cast(op.cast(_CLIPPED, dtype=t), dtype=u) >> op.cast(_CLIPPED, dtype=u)).when(range_fits(a, x, t))

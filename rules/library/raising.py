@@ -275,15 +275,20 @@ def has_exact_bend(x: Term) -> bool | str:
     return x.type.dtype != "float64" or "the constants of ONNX's Gelu are float32, which is too coarse for float64"
 
 
+steepness = cases("steepness", "one", "scaled")
 _STEP = op.clip(x + 3.0, a_min=0.0, a_max=6.0)
 _SIXTH = 0.16666667
 """1 / 6 as files store it, in float32."""
-sixth = cases("sixth", "inside", "last", "scaled", "scaled_inside", "sigmoid")
+sixth = cases("sixth", "first", "inside", "last", "scaled_first", "scaled", "scaled_inside", "within", "scaled_within", "sigmoid")
 _HARD = sixth(
+    first=(x / 6.0) * _STEP,
     inside=x * (_STEP / 6.0),
     last=(x * _STEP) / 6.0,
+    scaled_first=(x * c) * _STEP,
     scaled=(x * _STEP) * c,
     scaled_inside=x * (_STEP * c),
+    within=x * op.clip(x / 6.0 + 0.5, a_min=0.0, a_max=1.0),
+    scaled_within=x * op.clip(x * c + 0.5, a_min=0.0, a_max=1.0),
     sigmoid=x * op.nn.hard_sigmoid(x, alpha=_SIXTH, beta=0.5),
 )
 
@@ -356,13 +361,18 @@ class RaiseOps(RuleSet):
         ),
         "tanh",
     ).when(has_exact_bend(x), is_about(c, _SLOPE, x))
-    silu = (x * op.sigmoid(x) >> op.nn.swish(x, alpha=1.0)).when(is_float(x)).inexact(_ROUNDS)
-    sigmoid_gelu = (
-        (x * op.sigmoid(x * c) >> op.nn.swish(x, alpha=attribute_of(c))).when(has_dtype(x, "float32"), is_scalar(c, x)).inexact(_ROUNDS)
+    silu = (
+        (x * op.sigmoid(steepness(one=x, scaled=x * c)) >> op.nn.swish(x, alpha=steepness(one=1.0, scaled=attribute_of(c))))
+        .when(is_float(x), *steepness.only("scaled", has_dtype(x, "float32"), is_scalar(c, x)))
+        .inexact(_ROUNDS)
     )
     hard_swish = (
         (_HARD >> op.nn.hard_swish(x))
-        .when(has_dtype(x, "float32"), keeps_type(x, _HARD), *sixth.only("scaled scaled_inside", is_about(c, 1 / 6, x)))
+        .when(
+            has_dtype(x, "float32"),
+            keeps_type(x, _HARD),
+            *sixth.only("scaled_first scaled scaled_inside scaled_within", is_about(c, 1 / 6, x)),
+        )
         .inexact(_ROUNDS)
     )
     softplus = (

@@ -119,7 +119,7 @@ def test_why_not_names_values_of_unknown_type() -> None:
     [finding] = (each for each in json.loads(asked.stdout)["rules"][0]["findings"] if each["kind"] == "untyped")
     assert (finding["text"], finding["nodes"]) == (f"2 nodes left opaque because {REASON}", ["gate", "y"])
     at_node = run("rules", "why-not", "RaiseOps.silu", "in.onnx", "--node", "gate")
-    assert at_node.stdout.splitlines()[1] == f"'gate' is left opaque because {REASON}"
+    assert at_node.stdout.splitlines()[1] == f"  RaiseOps.silu[one] and 1 similar form: 'gate' is left opaque because {REASON}"
     assert (
         f"there is no multiply in the model; 2 nodes left opaque because {REASON}" in run("rules", "why-not", "RaiseOps", "in.onnx").stdout
     )

@@ -1,5 +1,6 @@
 """Identities of arithmetic, powers, clips and decisions by ranges: each rule on a program that it rewrites, and on one that it does not."""
 
+import math
 from collections.abc import Callable
 from typing import Any as AnyValue
 
@@ -164,6 +165,19 @@ CASES |= {
     ),
     "Arithmetic.clip_of_relu": case(
         ops.clip(ops.nn.relu(x), a_max=6.0), ops.clip(ops.nn.relu(x), a_max=-6.0), "the upper bound -6.0 is below 0"
+    ),
+    "Arithmetic.clip_of_extrema[low_first]": case(
+        ops.minimum(ops.maximum(x, splat(0.5)), splat(6.0)),
+        ops.minimum(ops.maximum(x, splat(7.0)), splat(6.0)),
+        "7.0 and 6.0 are not the limits",
+    ),
+    "Arithmetic.clip_of_extrema[high_first]": case(
+        ops.maximum(ops.minimum(x, splat(6.0)), splat(0.5)),
+        ops.maximum(ops.minimum(x, splat(6.0)), splat(math.nan)),
+        "nan and 6.0 are not the limits",
+    ),
+    "Arithmetic.clip_of_extrema[relu]": case(
+        ops.minimum(ops.nn.relu(x), splat(6.0)), ops.minimum(ops.nn.relu(x), splat(-1.0)), "0.0 and -1.0 are not the limits"
     ),
     "Arithmetic.clip_cast": case(
         ops.cast(ops.cast(ops.clip(count, a_min=0, a_max=255), dtype="uint8"), dtype="int64"),

@@ -136,12 +136,24 @@ CASES |= {
     **{f"RaiseOps.gelu_{name}": case(PLAIN[name], BAD[name], "is not") for name in PLAIN},
     "RaiseOps.halved": case(rows / two, rows / splat(2.0, (1, 1, 1)), "the types differ"),
     "RaiseOps.half_last": case((rows * half) * ops.tanh(rows), (rows * splat(0.5, (1, 1, 1))) * ops.tanh(rows), "the types differ"),
-    "RaiseOps.silu": case(rows * ops.sigmoid(rows), rows * ops.sigmoid(ops.tanh(rows)), ""),
-    "RaiseOps.sigmoid_gelu": case(
+    "RaiseOps.silu[one]": case(rows * ops.sigmoid(rows), rows * ops.sigmoid(ops.tanh(rows)), ""),
+    "RaiseOps.silu[scaled]": case(
         rows * ops.sigmoid(splat(1.702) * rows), wide * ops.sigmoid(splat(1.702, (), "float64") * wide), "the elements are float64"
     ),
     "RaiseOps.hard_swish[sigmoid]": case(
         rows * ops.nn.hard_sigmoid(rows, alpha=0.16666667, beta=0.5), rows * ops.nn.hard_sigmoid(rows, alpha=0.2, beta=0.5), "alpha is 0.2"
+    ),
+    "RaiseOps.hard_swish[first]": case((rows / splat(6.0)) * step, (rows / splat(6.0)) * other_step, "a_max is 7.0"),
+    "RaiseOps.hard_swish[scaled_first]": case((rows * sixth) * step, (rows * splat(0.2)) * step, "is not 0.16666667"),
+    "RaiseOps.hard_swish[within]": case(
+        rows * ops.clip(rows / splat(6.0) + half, a_min=0.0, a_max=1.0),
+        rows * ops.clip(rows / splat(6.0) + half, a_min=0.0, a_max=2.0),
+        "a_max is 2.0",
+    ),
+    "RaiseOps.hard_swish[scaled_within]": case(
+        rows * ops.clip(rows * sixth + half, a_min=0.0, a_max=1.0),
+        rows * ops.clip(rows * splat(0.2) + half, a_min=0.0, a_max=1.0),
+        "is not 0.16666667",
     ),
     "RaiseOps.hard_swish[inside]": case(rows * (step / splat(6.0)), rows * (other_step / splat(6.0)), "a_max is 7.0"),
     "RaiseOps.hard_swish[last]": case((rows * step) / splat(6.0), (rows * other_step) / splat(6.0), "a_max is 7.0"),
