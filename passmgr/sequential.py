@@ -58,6 +58,7 @@ class Sequential(Pass):
         self.depth: int = 1 + max((pass_.depth for pass_ in self.members if isinstance(pass_, Sequential)), default=0)
         if self.depth > DEPTH_LIMIT:
             raise ValueError(f"pipelines are nested more than {DEPTH_LIMIT} levels deep")
+        self._joint_options = tuple(dict.fromkeys(pass_.joint_option for pass_ in self.members if pass_.joint_option))
         self._requirements: tuple[int, Requirements] | None = None
         self._plans: dict[tuple[object, ...], Plan] = {}
         if _resolve(PassContext.current()) == "graph":
@@ -77,8 +78,10 @@ class Sequential(Pass):
         """Returns what a call in a context (by default the current one) will run, in which order, and why."""
         if ctx is None:
             ctx = PassContext.current()
+        if not isinstance(ctx, PassContext):
+            raise TypeError(f"a plan is made for a PassContext, not for {ctx!r}")
         resolve = _resolve(ctx)
-        joint = [ctx.get_config(option) for option in dict.fromkeys(pass_.joint_option for pass_ in self.members) if option]
+        joint = [ctx.get_config(option) for option in self._joint_options]
         key = (ctx.opt_level, resolve, registry_version(), *joint, None, *ctx.disabled_pass, None, *ctx.required_pass)
         plan = self._plans.get(key)
         if plan is None:

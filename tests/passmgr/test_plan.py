@@ -222,3 +222,8 @@ def test_plans_are_made_once_per_settings(pipeline: Sequential) -> None:
         pipeline.plan(PassContext(opt_level=level + 10))
     assert len(pipeline._plans) <= 64
     assert pipeline.plan(PassContext()).to_json() == first.to_json()
+
+
+def test_a_plan_is_made_for_a_context() -> None:
+    with pytest.raises(TypeError, match=r"^a plan is made for a PassContext, not for 3$"):
+        Sequential([]).plan(3)  # type: ignore[arg-type]  # the mistake under test
