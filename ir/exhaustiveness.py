@@ -5,8 +5,10 @@ from itertools import product
 from math import prod
 from typing import Final
 
-from passat.ir.expr import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternWildcard
+from passat.ir.expr import Constructor, Expr, Match, Pattern, PatternConstructor, PatternTuple, PatternWildcard
+from passat.ir.infer_error import InferError
 from passat.ir.module import IRModule
+from passat.ir.traverse import post_order
 
 _LIMIT: Final = 10_000
 """Maximum number of distinguished cases."""
@@ -37,6 +39,22 @@ def unmatched_cases(match: Match, mod: IRModule | None = None) -> list[Pattern]:
         else:
             missing.append(case)
     return missing
+
+
+def check_matches(root: Expr, mod: IRModule) -> None:
+    """Raises InferError for a match without an arm for each case, unless it may be incomplete (`match?`).
+
+    Ignores arms that do not fit their data type, about which type inference raises.
+    """
+    for node in post_order(root):
+        if isinstance(node, Match) and node.complete:
+            try:
+                missing = unmatched_cases(node, mod)
+            except (KeyError, ValueError):
+                continue
+            if missing:
+                cases = ", ".join(map(str, missing[:3])) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+                raise InferError(f"the match does not handle {cases}; add arms, or write match? if these never occur", node)
 
 
 def _covers(pattern: Pattern, case: Pattern) -> bool | None:

@@ -1,11 +1,12 @@
 """Type inference. Iterative; infers each node once. Values of small integer tensors are propagated by `passat.ir.known`."""
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 from passat.ir.call_types import UNKNOWN, type_of_call, unify
 from passat.ir.called_literals import bind_params, takes_types
 from passat.ir.diagnostics import Diagnostic, announce
+from passat.ir.exhaustiveness import check_matches
 from passat.ir.expr import (
     Call,
     Clause,
@@ -298,11 +299,30 @@ def _infer_untyped(module: IRModule) -> None:
                 by_name[name]._checked_type = function.checked_type
     if untyped is not None:
         untyped.restore()
-        failed = [var for var in module.functions if var in errors]
-        first = errors[failed[0]]
-        first.settle(diagnostic.noting(f"in the function @{var.name_hint}") for var in failed for diagnostic in errors[var].diagnostics)
-        announce(first, module)
-        raise first
+        _raise_all(errors, module)
+    if module.type_definitions:
+        _check_matches(module)
+
+
+def _check_matches(module: IRModule) -> None:
+    """Raises InferError for all functions with a match that lacks arms."""
+    errors: dict[GlobalVar, InferError] = {}
+    for var, function in module.functions.items():
+        try:
+            check_matches(function, module)
+        except InferError as error:
+            errors[var] = error
+    if errors:
+        _raise_all(errors, module)
+
+
+def _raise_all(errors: Mapping[GlobalVar, InferError], module: IRModule) -> NoReturn:
+    """Raises the error of the first function, with the diagnostics of all."""
+    failed = [var for var in module.functions if var in errors]
+    first = errors[failed[0]]
+    first.settle(diagnostic.noting(f"in the function @{var.name_hint}") for var in failed for diagnostic in errors[var].diagnostics)
+    announce(first, module)
+    raise first
 
 
 def _param_type(param: Var) -> Type:

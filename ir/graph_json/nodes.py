@@ -34,6 +34,7 @@ from passat.ir.module import IRModule, TypeData
 from passat.ir.op import Op
 from passat.ir.passat_error import PassatError
 from passat.ir.shape import Any, SymDim
+from passat.ir.similar_names import did_you_mean
 from passat.ir.tensor import Tensor
 from passat.ir.types import (
     EnvFunc,
@@ -75,10 +76,16 @@ class Fields:
     def __init__(self, type_key: str, values: Mapping[str, AnyValue]) -> None:
         self.type_key = type_key
         self.values = values
+        self.read: set[str] = set()
+
+    def get(self, name: str, otherwise: AnyValue = None) -> AnyValue:
+        """A field, without a check."""
+        self.read.add(name)
+        return self.values.get(name, otherwise)
 
     def of(self, name: str, kind: type[T]) -> T:
         """A field that is a value of a class. Raises JSONError for anything else."""
-        found = self.values.get(name)
+        found = self.get(name)
         if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
             shown = "nothing" if found is None else f"a {type(found).__name__}"
             raise JSONError(f"the field {name!r} of {self.type_key} is {shown}, but must be a {kind.__name__}")
@@ -86,11 +93,11 @@ class Fields:
 
     def maybe(self, name: str, kind: type[T]) -> T | None:
         """A field that may be absent or null."""
-        return None if self.values.get(name) is None else self.of(name, kind)
+        return None if self.get(name) is None else self.of(name, kind)
 
     def all(self, name: str, kind: type[T]) -> tuple[T, ...]:
         """A field that is an array, of values of a class. An absent or null one is empty."""
-        found = self.values.get(name)
+        found = self.get(name)
         if not isinstance(found, (tuple, list, type(None))) or not all(isinstance(part, kind) for part in found or ()):
             raise JSONError(f"the field {name!r} of {self.type_key} must be an array of {kind.__name__}")
         return tuple(found or ())
@@ -104,7 +111,7 @@ Maker = Callable[[Fields], AnyValue]
 
 
 def _var(fields: Fields) -> Var:
-    identity = fields.values.get("vid")
+    identity = fields.get("vid")
     if identity is None:
         return Var(fields.of("name_hint", str), fields.maybe("type_annotation", Type), fields.maybe("span", Span))
     identity = fields.of("vid", Id)
@@ -118,7 +125,7 @@ def _constant(fields: Fields) -> Constant:
 
 
 def _name(fields: Fields) -> str:
-    found = fields.values.get("name_hint", fields.values.get("var"))
+    found = fields.get("name_hint", fields.get("var"))
     if isinstance(found, SymDim):  # versions before 0.7 name a type parameter by a variable
         return str(found)
     return fields.of("name_hint", str)
@@ -126,7 +133,7 @@ def _name(fields: Fields) -> str:
 
 def _kind(fields: Fields, usual: TypeKind) -> int:
     try:
-        return TypeKind(fields.values.get("kind", usual))
+        return TypeKind(fields.get("kind", usual))
     except ValueError:
         raise JSONError(f"{fields.values['kind']!r:.80} is not the number of a kind of types") from None
 
@@ -154,7 +161,7 @@ def _constructor(fields: Fields) -> Constructor:
 
 
 def _tensor_type(fields: Fields) -> TensorType:
-    shape = fields.values.get("shape", ())
+    shape = fields.get("shape", ())
     if not isinstance(shape, (tuple, list)) or not all(isinstance(dim, (SymDim, Any)) or (type(dim) is int and dim >= 0) for dim in shape):
         raise JSONError("the shape of a tensor type must be an array of dimensions")
     dtype = fields.of("dtype", str)
@@ -164,7 +171,7 @@ def _tensor_type(fields: Fields) -> TensorType:
 
 
 def _span(fields: Fields) -> Span:
-    places = (fields.values.get(name, 0) for name in ("line", "end_line", "column", "end_column"))
+    places = (fields.get(name, 0) for name in ("line", "end_line", "column", "end_column"))
     return Span(fields.maybe("source_name", str), *places)
 
 
@@ -191,7 +198,7 @@ MAKERS: Final[dict[str, Maker]] = {
     "RefCreate": lambda f: RefCreate(f.of("value", Expr), f.maybe("span", Span)),
     "RefRead": lambda f: RefRead(f.of("ref", Expr), f.maybe("span", Span)),
     "RefWrite": lambda f: RefWrite(f.of("ref", Expr), f.of("value", Expr), f.maybe("span", Span)),
-    "Match": lambda f: Match(f.of("data", Expr), f.all("clauses", Clause), bool(f.values.get("complete", True)), f.maybe("span", Span)),
+    "Match": lambda f: Match(f.of("data", Expr), f.all("clauses", Clause), bool(f.get("complete", True)), f.maybe("span", Span)),
     "Clause": lambda f: Clause(f.of("lhs", Pattern), f.of("rhs", Expr)),
     "PatternWildcard": lambda f: PatternWildcard(),
     "PatternVar": lambda f: PatternVar(f.of("var", Var)),
@@ -209,7 +216,7 @@ MAKERS: Final[dict[str, Maker]] = {
     "TypeCall": lambda f: TypeCall(f.of("func", Type), f.all("args", Type)),
     "IncompleteType": lambda f: IncompleteType(_kind(f, TypeKind.Type)),
     "RefType": lambda f: RefType(f.of("value", Type)),
-    "TypeRelation": lambda f: TypeRelation(f.maybe("func", EnvFunc), f.all("args", Type), f.of("num_inputs", int), f.values.get("attrs")),
+    "TypeRelation": lambda f: TypeRelation(f.maybe("func", EnvFunc), f.all("args", Type), f.of("num_inputs", int), f.get("attrs")),
     "Span": _span,
     "IRModule": _module,
     "Module": _module,
@@ -221,27 +228,38 @@ MAKERS: Final[dict[str, Maker]] = {
 def make_node(type_key: str, **fields: AnyValue) -> AnyValue:
     """Makes a node from its type key and fields, as TVM's reflection does. Attributes of any class (`DictAttrs`) are `Attrs`.
 
-    Raises JSONError for an unknown type key, and for fields that are missing or of the wrong kind.
+    Raises JSONError for an unknown type key, and for fields that are missing, unknown or of the wrong kind.
 
     >>> make_node("relay.TensorType", shape=(2, 3), dtype="int8"), make_node("DictAttrs", Primitive=1)
     (Tensor[(2, 3), int8], Attrs(Primitive=1))
     """
     if type_key.endswith("Attrs"):
         return Attrs(fields)
-    return make(type_key, fields)
+    return make(type_key, fields, strict=True)
 
 
-def make(type_key: str, fields: Mapping[str, AnyValue]) -> AnyValue:
-    """Makes a node that is not a set of attributes. Raises JSONError."""
+_COMMON: Final = {"span", "_checked_type_", "checked_type_", "virtual_device_"}
+"""Fields that all nodes of programs have in TVM."""
+
+
+def make(type_key: str, fields: Mapping[str, AnyValue], strict: bool = False) -> AnyValue:
+    """Makes a node that is not a set of attributes. Ignores unknown fields, unless it is `strict`: versions of TVM have different ones.
+
+    Raises JSONError.
+    """
     maker = MAKERS.get(bare(type_key))
     if maker is None:
         raise JSONError(f"there is no node kind {type_key!r:.80}; known: {', '.join(MAKERS)}")
+    given = Fields(type_key, fields)
     try:
-        made = maker(Fields(type_key, fields))
+        made = maker(given)
     except JSONError:
         raise
     except (TypeError, ValueError, OverflowError) as error:
         raise JSONError(f"{type_key} cannot be made from its fields: {error}") from error
+    unknown = [name for name in fields if name not in given.read | _COMMON] if strict else []
+    if unknown:
+        raise JSONError(f"{type_key} has no field {unknown[0]!r}{did_you_mean(unknown[0], given.read, 1)}")
     type_ = fields.get("_checked_type_")
     if isinstance(made, Expr) and type_ is not None:
         made.assume_type(Fields(type_key, fields).of("_checked_type_", Type))

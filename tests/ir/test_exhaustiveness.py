@@ -10,6 +10,7 @@ from passat.ir.exhaustiveness import unmatched_cases
 from passat.ir.expr import (
     Clause,
     Constructor,
+    Function,
     Match,
     Pattern,
     PatternConstructor,
@@ -18,6 +19,8 @@ from passat.ir.expr import (
     PatternWildcard,
     Var,
 )
+from passat.ir.infer import InferError, infer_module
+from passat.ir.module import IRModule
 from passat.ir.text import parse
 from tests.share import share
 
@@ -76,3 +79,37 @@ def test_the_definitions_have_to_be_there_and_cases_are_limited() -> None:
     wide = PatternTuple([PatternConstructor(A)] * 12)
     with pytest.raises(ValueError, match="more than 10000 cases"):
         unmatched_cases(Match(V, [Clause(wide, V)]), MODULE)
+
+
+TYPES = "type T { A, B(T), C(T, T) }\n"
+
+
+@pytest.mark.parametrize(
+    ("arms", "missing"),
+    [
+        ("A => 0", r"B\(_\), C\(_, _\)"),
+        ("A => 0, B(B(_)) => 1, C(_, _) => 2", r"B\(A\), B\(C\(_, _\)\)"),
+        ("C(A, A) => 0", "A, B.* and 7 more"),
+    ],
+)
+def test_inference_rejects_a_match_without_all_arms(arms: str, missing: str) -> None:
+    with pytest.raises(InferError, match=f"the match does not handle {missing}; add arms, or write match[?]"):
+        parse(f"{TYPES}def @f(%t: T) -> int32 {{ match (%t) {{ {arms} }} }}")
+
+
+def test_a_module_that_was_rejected_is_rejected_again() -> None:
+    t = Var("t", MODULE.get_global_type_var("T"))
+    module = IRModule({"f": Function([t], Match(t, [Clause(PatternConstructor(A), t)]))}, MODULE.type_definitions)
+    for _ in range(2):
+        with pytest.raises(InferError, match="the match does not handle"):
+            infer_module(module)
+
+
+def test_inference_accepts_other_matches() -> None:
+    infer_module(parse(f"{TYPES}def @f(%t: T) -> int32 {{ match? (%t) {{ A => 0 }} }}"))
+    infer_module(parse(f"{TYPES}def @f(%t: T) -> int32 {{ match (%t) {{ A => 0, _ => 1 }} }}"))
+
+
+def test_a_pattern_that_does_not_fit_is_the_error() -> None:
+    with pytest.raises(InferError, match="the constructor B has 1 field"):
+        infer_module(parse(f"{TYPES}def @f(%t: T) -> int32 {{ match (%t) {{ B(_, _) => 0 }} }}"))

@@ -256,5 +256,9 @@ def test_nodes_are_made_from_fields() -> None:
     assert isinstance(make_node("relay.Call", op=x, args=[x]), Call)
     with pytest.raises(JSONError, match=r"there is no node kind 'relay.Nothing'; known: Var, "):
         make_node("relay.Nothing")
+    with pytest.raises(JSONError, match=r"^relay.Tuple has no field 'fieldz'; did you mean fields\?$"):
+        make_node("relay.Tuple", fieldz=[x])
+    with pytest.raises(JSONError, match=r"^relay.Call has no field 'atrs'; did you mean attrs\?$"):
+        make_node("relay.Call", op=x, args=[x], atrs=None)
     with pytest.raises(JSONError, match=r"the field 'index' of relay.TupleGetItem is a bool, but must be a int"):
         make_node("relay.TupleGetItem", tuple_value=x, index=True)
