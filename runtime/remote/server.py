@@ -62,6 +62,13 @@ class Server:
             raise RemoteError(f"{name!r:.80} is not the name of a file in the session's folder: names have no folders, such as model.so")
         return Path(self._folder.name, name)
 
+    def existing(self, name: AnyValue) -> Path:
+        """A file of the folder that exists. Raises FileNotFoundError without the path of the folder, which clients do not see."""
+        path = self.path(name)
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no file {name!r} in the session's folder; upload it first")
+        return path
+
     def _found(self, handle: Handle) -> AnyValue:
         if handle.number not in self._objects:
             raise RemoteError(f"the server does not have this {handle.kind}: it belongs to another session, or the server was lost")
@@ -104,14 +111,14 @@ def _write(server: Server, array: NDArray, tensor: Tensor) -> None:
 
 _OPERATIONS: Final[dict[str, Callable[..., AnyValue]]] = {
     "call": _call,
-    "download": lambda server, name: read_bounded(server.path(name), LARGEST),
+    "download": lambda server, name: read_bounded(server.existing(name), LARGEST),
     "elements": lambda server, array: array.tensor,
     "entry": lambda server, module: module.entry_func,
     "function": lambda server, name: get_global_func(name),
     "graph": lambda server, text, module: GraphExecutor(text, module),
     "debug graph": lambda server, text, module: DebugExecutor(text, module),
     "import": lambda server, module, imported: module.import_module(imported),
-    "load": lambda server, name: load_module(server.path(name)),
+    "load": lambda server, name: load_module(server.existing(name)),
     "put": lambda server, tensor: NDArray(tensor),
     "remove": lambda server, name: server.path(name).unlink(missing_ok=True),
     "time": _time,

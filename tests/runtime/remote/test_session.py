@@ -62,8 +62,9 @@ def test_files(session: Session, tmp_path: Path) -> None:
     assert [session.download(name) for name in ("a.bin", "b.bin", "c.bin")] == [bytearray(b"abc"), bytearray(b"def"), bytearray(b"def")]
     session.remove("a.bin")
     session.remove("a.bin")
-    with pytest.raises(RemoteError, match="FileNotFoundError"):
-        session.download("a.bin")
+    for request in (session.download, session.load_module):
+        with pytest.raises(RemoteError, match=r"FileNotFoundError: there is no file 'a.bin' in the session's folder; upload it first$"):
+            request("a.bin")
     with pytest.raises(ValueError, match="pass the name of the file"):
         session.upload(b"abc")
 
