@@ -1,6 +1,6 @@
 """Relay types. Types are values: immutable, hashable, and compared by content."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from itertools import count
 from typing import Final, NamedTuple, cast
@@ -353,14 +353,16 @@ def map_parts(type_: Type, function: Callable[[Type], Type]) -> Type:
     return RefType(function(type_.value)) if isinstance(type_, RefType) else type_
 
 
-def leaves(type_: Type) -> Iterator[Type]:
+def leaves(type_: Type) -> tuple[Type, ...]:
     """The types in nested tuple types, from left to right; the type itself if it is none.
 
-    >>> list(leaves(TupleType([TypeVar("a"), TupleType([TypeVar("b")])])))
-    [a, b]
+    >>> leaves(TupleType([TypeVar("a"), TupleType([TypeVar("b")])]))
+    (a, b)
     """
-    nested = preorder((type_,), lambda part: part.fields if isinstance(part, TupleType) else ())
-    return (part for part in nested if not isinstance(part, TupleType))
+    if not isinstance(type_, TupleType):
+        return (type_,)
+    nested = preorder(type_.fields, lambda part: part.fields if isinstance(part, TupleType) else ())
+    return tuple([part for part in nested if not isinstance(part, TupleType)])
 
 
 def _nesting(type_: Type) -> int:
