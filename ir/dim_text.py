@@ -52,7 +52,7 @@ def declared_dim(text: str) -> int | SymDim:
 
 
 def is_name(text: str) -> bool:
-    """Whether a model that declares this text as a size names a dimension: it is no number, and no expression.
+    """Whether a model that declares this text as a size names a dimension: the text is neither a number nor an expression.
 
     >>> is_name("n"), is_name("n - 3"), is_name("3")
     (True, False, False)

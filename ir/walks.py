@@ -1,7 +1,7 @@
 """Walks over anything that has parts, such as types, patterns, statements or passes. They are iterative, so that depth is no limit.
 
-`parts_of` returns the parts of a thing in order. What is shared is visited once where a walk says so: `key` tells things apart, by equality
-unless it is another function, such as `id`. Expressions have a faster walk (`passat.ir.traverse.post_order`).
+`parts_of` returns the parts of a thing in order. Two walks visit a shared part once: things with the same `key` are the same, which is
+the thing itself unless it is another function, such as `id`. Expressions have a faster walk (`passat.ir.traverse.post_order`).
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
