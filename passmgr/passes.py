@@ -1,6 +1,6 @@
 """Passes over modules and functions: callables from module to module that run the context's instruments around them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -90,16 +90,9 @@ class ModulePass(Pass):
 
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Transforms the module."""
-        diagnostics = ctx.diag_ctx
-        try:
+        with _Reported(ctx, "module", self):
             _infer_required(self.info, mod)
             result = self.transform_module(mod, ctx)
-            _render(ctx)
-        except Exception as error:
-            _note(error, ctx, f"module pass {self.info.name}")
-            raise
-        finally:
-            ctx.diag_ctx = diagnostics
         if type(result) is not IRModule and not isinstance(result, IRModule):
             raise TypeError(
                 "The return value of a module pass must be set. "
@@ -152,27 +145,20 @@ class FunctionPass(Pass):
         """Transforms every function. Raises TypeError for a result that is not a function, and RuntimeError if functions are added or
         removed."""
         changed: list[tuple[GlobalVar, Function]] = []
-        var = None
-        diagnostics = ctx.diag_ctx
-        try:
+        with _Reported(ctx, "function", self) as at:
             _infer_required(self.info, mod)
             transform = self.transform_function
             functions = tuple(mod.functions.items())
             for var, func in functions:
                 if not isinstance(func, Function) or (func.attrs is not EMPTY_ATTRS and is_left_alone(func.attrs)):
                     continue
+                at.function = var
                 result = transform(func, mod, ctx)
                 if result is not func:
                     changed.append((var, _checked(result)))
-            var = None
+            at.function = None
             if len(mod.functions) != len(functions):
                 raise RuntimeError("a function pass cannot add or remove functions; use a module pass")
-            _render(ctx)
-        except Exception as error:
-            _note(error, ctx, f"function pass {self.info.name}{_at(var)}")
-            raise
-        finally:
-            ctx.diag_ctx = diagnostics
         if not changed:
             return mod
         updated = mod.shallow_copy()
@@ -202,10 +188,9 @@ class PrimFuncPass(Pass):
             return mod
         updated = mod.shallow_copy()
         removed: list[GlobalVar] = []
-        var = None
-        diagnostics = ctx.diag_ctx
-        try:
+        with _Reported(ctx, "PrimFunc", self) as at:
             for var, func in prim_funcs:
+                at.function = var
                 result = self.transform_function(func, updated, ctx)
                 if result is None:
                     removed.append(var)
@@ -213,13 +198,7 @@ class PrimFuncPass(Pass):
                     raise TypeError(f"a PrimFunc pass must return a PrimFunc or None, but returned {_shown(result)}")
                 else:
                     updated.functions[var] = result
-            var = None
-            _render(ctx)
-        except Exception as error:
-            _note(error, ctx, f"PrimFunc pass {self.info.name}{_at(var)}")
-            raise
-        finally:
-            ctx.diag_ctx = diagnostics
+            at.function = None
         for var in removed:
             updated.functions.pop(var, None)
         same = updated.functions.keys() == mod.functions.keys() and all(
@@ -247,25 +226,43 @@ def _checked(result: object) -> Function:
     return result
 
 
-def _render(ctx: PassContext) -> None:
-    """Renders the diagnostics of a pass."""
-    if ctx.diag_ctx is not None:
-        ctx.diag_ctx.render()
+class _Reported:
+    """Renders the diagnostics of a pass. Its exceptions get a note with the place; those of the rendering become notes of them.
 
+    A class, since a generator as context manager takes four times as long as a pass that does nothing.
+    """
 
-def _note(error: Exception, ctx: PassContext, place: str) -> None:
-    """Adds notes to an exception of a pass: where it was raised, and what the rendering of the diagnostics raises."""
-    # Not a context manager: with one, a pipeline of passes that do nothing took four times as long.
-    error.add_note(f"in the {place}")
-    try:
-        _render(ctx)
-    except Exception as second:
-        if str(second) != str(error):  # otherwise the rendering itself raised
-            error.add_note(f"and before that it reported: {second}")
+    __slots__ = ("_ctx", "_diagnostics", "_kind", "_pass", "function")
 
+    def __init__(self, ctx: PassContext, kind: str, pass_: Pass) -> None:
+        self._ctx = ctx
+        self._diagnostics = ctx.diag_ctx
+        self._kind = kind
+        self._pass = pass_
+        self.function: GlobalVar | None = None
+        """The function that is being transformed."""
 
-def _at(var: GlobalVar | None) -> str:
-    return "" if var is None else f", function @{var.name_hint}"
+    def __enter__(self) -> "_Reported":
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, Exception):
+            error.add_note(self._place())
+        try:
+            if self._ctx.diag_ctx is not None and (error is None or isinstance(error, Exception)):
+                self._ctx.diag_ctx.render()
+        except Exception as second:
+            if error is None:
+                second.add_note(self._place())
+                raise
+            if str(second) != str(error):  # otherwise the rendering itself raised
+                error.add_note(f"and before that it reported: {second}")
+        finally:
+            self._ctx.diag_ctx = self._diagnostics
+
+    def _place(self) -> str:
+        at = "" if self.function is None else f", function @{self.function.name_hint}"
+        return f"in the {self._kind} pass {self._pass.info.name}{at}"
 
 
 def _shown(value: object) -> str:

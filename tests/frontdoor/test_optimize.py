@@ -266,10 +266,8 @@ def test_no_time_is_a_limit_that_the_report_names() -> None:
 
 
 def test_iterations_that_find_nothing_take_no_time() -> None:
-    before = time.process_time()
-    report = optimize(EXAMPLES / "resnet_tiny.onnx", verify=False, config={"rules.rounds": 10**7}).report
-    assert time.process_time() - before < 20.0, "ten million iterations without a match took three minutes"
-    assert report.limits == []
+    """So many would take a century."""
+    assert optimize(EXAMPLES / "resnet_tiny.onnx", verify=False, config={"rules.rounds": 10**15}).report.limits == []
 
 
 def test_progress_names_stages_and_passes() -> None:
