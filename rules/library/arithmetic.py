@@ -299,7 +299,7 @@ def are_limits(c: Term | float, d: Term) -> bool | str:
 
 
 @computed
-def number_of(c: Term) -> float:
+def limit_of(c: Term) -> float:
     """The number that all elements of the constant are."""
     return float(c.value().uniform())
 
@@ -427,7 +427,7 @@ class Arithmetic(RuleSet):
     clip_of_relu = op.clip(op.nn.relu(x), attrs=a) >> op.clip(x, a_min=lower_bound(a, x), a_max=upper_bound(a))
     # ONNX Runtime's Clip takes float64 from opset 12 on.
     clip_of_extrema = (
-        (_LIMITED >> op.clip(x, a_min=limits(relu=0.0, low_first=number_of(c), high_first=number_of(c)), a_max=number_of(d)))
+        (_LIMITED >> op.clip(x, a_min=limits(relu=0.0, low_first=limit_of(c), high_first=limit_of(c)), a_max=limit_of(d)))
         .when(has_dtype(x, "float32"), keeps_type(x, _LIMITED))
         .when(*limits.only("relu", are_limits(0.0, d)), *limits.only("low_first high_first", are_limits(c, d)))
         .inexact(TIES)
