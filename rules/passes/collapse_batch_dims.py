@@ -80,10 +80,7 @@ def leading_sizes(type_: Type | None) -> Shape | None:
     """The leading sizes of a stack of nonempty rows of known size; None for anything else, and if a size is unknown."""
     if not isinstance(type_, TensorType) or type_.ndim < 3 or any(isinstance(size, Any) or size == 0 for size in type_.shape):
         return None
-    last = type_.shape[-1]
-    if not isinstance(last, int):
-        return None
-    return type_.shape[:-1]
+    return type_.shape[:-1] if isinstance(type_.shape[-1], int) else None
 
 
 def _leading(expr: Expr) -> Shape | None:
@@ -92,10 +89,7 @@ def _leading(expr: Expr) -> Shape | None:
 
 def _is_view(expr: Expr) -> bool:
     """True for a reshape, and for inserted and removed axes, which a Reshape takes as well unless it would have to compute the shape."""
-    type_ = expr._checked_type
-    if not isinstance(type_, TensorType):
-        return False
-    return is_call_of(expr, "reshape", "dyn.reshape") or (is_call_of(expr, "expand_dims", "squeeze") and _newshape(type_.shape) is not None)
+    return is_call_of(expr, "reshape", "dyn.reshape") or (is_call_of(expr, "expand_dims", "squeeze") and _newshape(_shape(expr)) is not None)
 
 
 def _shape(expr: Expr) -> Shape:
@@ -189,7 +183,8 @@ class _Region:
         return gain - len(vectors) - bool(vectors)
 
     def shrink(self) -> None:
-        """Removes the calls that only turn inputs of the region into others, and are not products: they work on batched tensors as well."""
+        """Removes the calls that work on batched tensors as well: they only share inputs with products, or turn them into other inputs."""
+        self._drop_side_results()
         readers = Counter(id(part) for key in self.calls for part in self.stacks[key])
         for key, call in list(self.calls.items()):
             if is_call_of(call, "nn.matmul", "split") or isinstance(call, TupleGetItem):
@@ -205,6 +200,20 @@ class _Region:
                     del self.entries[part]
             if readers[key]:
                 self.entries[key] = call
+
+    def _drop_side_results(self) -> None:
+        """Removes the calls that no chain of calls connects to a product or a view: on matrices, each of their results takes a reshape."""
+        near = {key: (*self.stacks[key], *self.users[key]) for key in self.calls}
+        kept = [key for key, call in self.calls.items() if _is(call, "nn.matmul") or any(map(_is_view, near[key]))]
+        seen = set(kept)
+        for key in kept:  # which grows
+            found = {id(each) for each in near[key]} & self.calls.keys() - seen
+            seen |= found
+            kept += found
+        if len(seen) < len(self.calls):
+            self.calls = {key: call for key, call in self.calls.items() if key in seen}
+            read = {id(part) for key in self.calls for part in self.stacks[key]}
+            self.entries = {key: entry for key, entry in self.entries.items() if key in read}
 
     def is_flat(self, expr: Expr) -> bool:
         """True if the expression is already the collapsed matrix."""

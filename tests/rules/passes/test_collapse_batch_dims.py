@@ -138,6 +138,14 @@ def test_what_only_prepares_the_input_stays() -> None:
     assert operators(found["main"])[:4] == ["add", "exp", "reshape", "nn.matmul"]
 
 
+def test_what_only_shares_the_input_stays() -> None:
+    """On matrices, its result would take a reshape, which a second run removed."""
+    body = f"%20 = multiply(%x, sigmoid(%x)); {layers(3).replace('; nn.relu', '; %6 = nn.relu')}; (nn.softmax(%20, axis=1), nn.softmax(%6, axis=1))"
+    found = run_pass(CollapseBatchDims(), program("%x: (2, 3, 4), %w: (4, 4), %c: (4)", body))["main"]
+    assert operators(found)[:4] == ["sigmoid", "multiply", "nn.softmax", "reshape"]
+    assert operators(found)[-3:] == ["nn.relu", "reshape", "nn.softmax"]
+
+
 def test_splits_of_rows_are_splits_of_a_matrix() -> None:
     signature = "%x: (2, 3, 4), %w: (4, 8), %c: (8)"
     body = "%0 = split(add(nn.matmul(%x, %w), %c), indices_or_sections=[4], axis=2)"
