@@ -83,10 +83,6 @@ def leading_sizes(type_: Type | None) -> Shape | None:
     return type_.shape[:-1] if isinstance(type_.shape[-1], int) else None
 
 
-def _leading(expr: Expr) -> Shape | None:
-    return leading_sizes(expr._checked_type)
-
-
 def _is_view(expr: Expr) -> bool:
     """True for a reshape, and for inserted and removed axes, which a Reshape takes as well unless it would have to compute the shape."""
     return is_call_of(expr, "reshape", "dyn.reshape") or (is_call_of(expr, "expand_dims", "squeeze") and _newshape(_shape(expr)) is not None)
@@ -105,12 +101,12 @@ def _stacks(call: Expr) -> tuple[Expr, ...]:
     if not isinstance(call, Call) or not isinstance(call.op, Op):
         return ()
     if call.op.name == "split":
-        whole = _leading(call.args[0])
+        whole = leading_sizes(call.args[0]._checked_type)
         return call.args if whole is not None and call.attrs.axis % (len(whole) + 1) == len(whole) else ()
-    if (leading := _leading(call)) is None:
+    if (leading := leading_sizes(call._checked_type)) is None:
         return ()
     name, rank = call.op.name, len(leading) + 1
-    first = call.args[:1] if call.args and _leading(call.args[0]) == leading else ()
+    first = call.args[:1] if call.args and leading_sizes(call.args[0]._checked_type) == leading else ()
     if name == "nn.matmul":
         plain = not call.attrs.transpose_a and not call.attrs.transpose_b
         return first if plain and len(_shape(call.args[1])) == 2 else ()
@@ -122,8 +118,8 @@ def _stacks(call: Expr) -> tuple[Expr, ...]:
     if call.op.elementwise and call.op.arity == 1:
         return first
     if call.op.elementwise and call.op.arity == 2:
-        found = tuple([arg for arg in call.args if _leading(arg) == leading])
-        others = [_shape(arg) for arg in call.args if _leading(arg) != leading]
+        found = tuple([arg for arg in call.args if leading_sizes(arg._checked_type) == leading])
+        others = [_shape(arg) for arg in call.args if leading_sizes(arg._checked_type) != leading]
         tensors = all(isinstance(arg._checked_type, TensorType) for arg in call.args)
         return found if tensors and all(len(shape) < 3 and all(size == 1 for size in shape[:-1]) for shape in others) else ()
     return ()
@@ -158,9 +154,7 @@ class _Region:
 
     def _worth(self, call: Expr) -> float:
         """The worth of a call in reshapes: that of its bias, if it adds one."""
-        if not self.is_biased(call):
-            return 0
-        return _LARGE_BIAS if static_size(_shape(call)) > _LARGE else _BIAS
+        return (_LARGE_BIAS if static_size(_shape(call)) > _LARGE else _BIAS) if self.is_biased(call) else 0
 
     def _views(self, root: Expr, *, computed: bool) -> float:
         """The number of reshapes saved by working on matrices; minus infinity if shapes have to be computed and cannot be."""
@@ -204,7 +198,7 @@ class _Region:
     def _drop_side_results(self) -> None:
         """Removes the calls that no chain of calls connects to a product or a view: on matrices, each of their results takes a reshape."""
         near = {key: (*self.stacks[key], *self.users[key]) for key in self.calls}
-        kept = [key for key, call in self.calls.items() if _is(call, "nn.matmul") or any(map(_is_view, near[key]))]
+        kept = [key for key, call in self.calls.items() if is_call_of(call, "nn.matmul") or any(map(_is_view, near[key]))]
         seen = set(kept)
         for key in kept:  # which grows
             found = {id(each) for each in near[key]} & self.calls.keys() - seen
@@ -304,6 +298,7 @@ class _Rewriter:
         self._made: dict[int, Expr] = {}
         self._flat: dict[int, Expr] = {}
         self._vectors: dict[tuple[int, Shape], Expr] = {}
+        self._matrices: dict[tuple[int, Shape], Expr] = {}
 
     def run(self, order: Sequence[Expr], root: Expr) -> Expr:
         """The new expression for the last of these nodes, which are in topological order."""
@@ -315,8 +310,14 @@ class _Rewriter:
             elif isinstance(node, Call) and _is_view(node) and id(node.args[0]) in self._region:
                 self._made[id(node)] = self._view(node, self._region[id(node.args[0])])
             else:
-                self._made[id(node)] = with_children(node, [self._whole(part) for part in children(node)])
+                self._made[id(node)] = self._once(with_children(node, [self._whole(part) for part in children(node)]), _shape(node))
         return self._whole(root)
+
+    def _once(self, made: Expr, shape: Shape) -> Expr:
+        """An expression; for a reshape to a matrix, one that is equal and exists, as for another region."""
+        if not is_call_of(made, "reshape") or len(shape) != 2 or not isinstance(shape[1], int):
+            return made
+        return self._matrices.setdefault((id(made.args[0]), shape), made)
 
     def _whole(self, node: Expr) -> Expr:
         found = self._made.get(id(node))
@@ -350,7 +351,8 @@ class _Rewriter:
             source = arg.args[0] if isinstance(arg, Call) and _is_view(arg) else arg
             found = self._flat[id(source)] if id(source) in self._region else self._whole(source)
             if not (region.is_flat(source) or (id(source) in self._region and _shape(source)[-1] == _shape(arg)[-1])):
-                found = _call("reshape", [found], arg, newshape=matrix_shape(_shape(arg)))
+                rows, columns = product(_shape(arg)[:-1]), _shape(arg)[-1]
+                found = self._once(_call("reshape", [found], arg, newshape=matrix_shape(_shape(arg))), (rows, columns))
             self._flat[id(arg)] = found
         return found
 

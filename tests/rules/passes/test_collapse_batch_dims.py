@@ -146,6 +146,16 @@ def test_what_only_shares_the_input_stays() -> None:
     assert operators(found)[-3:] == ["nn.relu", "reshape", "nn.softmax"]
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_matrix_that_the_program_makes_is_not_made_again(first: bool) -> None:
+    region, matrix = layers(3).replace("; nn.relu", "; %6 = nn.relu"), "%20 = reshape(%x, newshape=[6, -1])"
+    body = "; ".join([matrix, region] if first else [region, matrix])
+    outputs = ("nn.softmax(%20)", "nn.softmax(%6)")
+    text = f"{body}; ({', '.join(outputs if first else outputs[::-1])})"
+    found = run_pass(CollapseBatchDims(), program("%x: (2, 3, 4), %w: (4, 4), %c: (4)", text))["main"]
+    assert operators(found).count("reshape") == 2
+
+
 def test_splits_of_rows_are_splits_of_a_matrix() -> None:
     signature = "%x: (2, 3, 4), %w: (4, 8), %c: (8)"
     body = "%0 = split(add(nn.matmul(%x, %w), %c), indices_or_sections=[4], axis=2)"
