@@ -165,6 +165,17 @@ def is_regular_divisor(c: Term) -> bool | str:
     return 1e-4 < size < 1e4 or f"the divisor is {value}"
 
 
+seen = cases("seen", "plain", "reshape", "squeeze")
+_NORMED: Final = (y / z) * b
+"""A normalization. Biases of products do not pass views: CollapseBatchDims moves the view and makes bias and product a Gemm."""
+_ROWS: Final = seen(plain=x, reshape=_NORMED, squeeze=_NORMED)
+
+
+def _seen(rows: Pattern) -> Pattern:
+    """The rows, or a view; a shift that fits the last axes of both shows that it keeps the rows."""
+    return seen(plain=rows, reshape=op.reshape(rows, attrs=a), squeeze=op.squeeze(rows, attrs=a))
+
+
 side = cases("side", "left", "right")
 _NUMBER: Final = op.reshape(c, newshape=())
 
@@ -266,8 +277,14 @@ class MatmulAlgebra(RuleSet):
         .budget(64)
     )
     shifted_rows = (
-        (_weighted(first, x + c, w) >> product(x, _RIGHT_W) + product(c, _RIGHT_W))
-        .when(has_rank(w, 2), is_row_scale(c, _RIGHT_W, 0), is_product_bias(c, x), is_float(x), products_stay_finite(w, c, _RIGHT_W, 0))
+        (_weighted(first, _seen(_ROWS + c), w) >> product(_seen(_ROWS), _RIGHT_W) + product(c, _RIGHT_W))
+        .when(
+            has_rank(w, 2),
+            is_row_scale(c, _RIGHT_W, 0),
+            is_product_bias(c, _ROWS),
+            is_float(_ROWS),
+            products_stay_finite(w, c, _RIGHT_W, 0),
+        )
         .inexact(_NOTE)
         .exploring()
         .budget(64)

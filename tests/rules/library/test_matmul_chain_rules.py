@@ -12,6 +12,8 @@ from tests.rules.library.cases import Case, case, check_makes_nothing, check_rew
 from tests.rules.running import saturate
 
 x, y = var("x", (4, 3)), var("y", (3, 5))
+stack, wide, pair = var("s", (4, 1, 3)), var("t", (6, 2)), numbers((2,), seed=2)
+quotient = stack / var("d", (4, 1, 1))
 column = numbers((4, 1))
 features, one = numbers((3,), seed=1), splat(2.5)
 
@@ -26,7 +28,17 @@ def affine_cases(kind: str, of: AnyValue) -> dict[str, Case]:
     return {
         f"MatmulAlgebra.scaled_rows[{kind}, number]": case(of(x * one), of(x * column), "is not a single number"),
         f"MatmulAlgebra.scaled_rows[{kind}, rows]": case(of(x * features), of(x * column), "does not scale axis 0"),
-        f"MatmulAlgebra.shifted_rows[{kind}]": case(of(x + features), of(x + one), "does not scale axis 0"),
+        f"MatmulAlgebra.shifted_rows[{kind}, plain]": case(of(x + features), of(x + one), "does not scale axis 0"),
+        f"MatmulAlgebra.shifted_rows[{kind}, reshape]": case(
+            of(ops.reshape(quotient * features + features, newshape=(4, 3))),
+            of(ops.reshape(wide / pair * pair + pair, newshape=(4, 3))),
+            "does not scale axis 0",
+        ),
+        f"MatmulAlgebra.shifted_rows[{kind}, squeeze]": case(
+            of(ops.squeeze(quotient * features + features, axis=(1,))),
+            of(ops.squeeze(stack * features + features, axis=(1,))),
+            "",
+        ),
     }
 
 
