@@ -101,6 +101,13 @@ class OnnxNode:
         assert isinstance(type_, TensorType)
         return type_
 
+    def axis(self, default: int = 0) -> int:
+        """The attribute `axis` of a node with an input, from the front where the first input has such an axis: two nodes may count the same
+        axis from either end, and rules and CSE compare numbers."""
+        axis: int = self.attrs.get("axis", default)
+        rank = self.type(0).ndim
+        return axis + rank if -rank <= axis < 0 else axis
+
     def constant(self, index: int) -> Tensor | None:
         """The value of input `index` if it is constant, or None."""
         value = self.inputs[index] if index < len(self.inputs) else None

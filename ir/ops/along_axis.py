@@ -44,12 +44,12 @@ def argmin(x: TensorType, *, axis: int = 0, keepdims: bool = False, select_last_
 
 def _place_mapping(op_type: str, op: Op) -> None:
     def read(node: OnnxNode) -> Expr | None:
-        axis = node.attrs.get("axis", 0)
+        axis = node.axis()
         if not is_reduced(node.type(0), (axis,)):
             return None
         return op(
             node.input(0),
-            axis=_from_front(axis, node.type(0).ndim),
+            axis=axis,
             keepdims=bool(node.attrs.get("keepdims", 1)),
             select_last_index=bool(node.attrs.get("select_last_index", 0)),
             span=node.span,

@@ -67,7 +67,7 @@ def clipped_indices(indices: Expr, size: int | None = None) -> Expr:
 
 @from_onnx("Gather")
 def _read_gather(node: OnnxNode) -> Expr | None:
-    return Call(take, [node.input(0), node.input(1)], take.bind_attrs({"axis": node.attrs.get("axis", 0)}), span=node.span)
+    return Call(take, [node.input(0), node.input(1)], take.bind_attrs({"axis": node.axis()}), span=node.span)
 
 
 @to_onnx(take)

@@ -144,9 +144,9 @@ def _read_concat(node: OnnxNode) -> Expr | None:
     if "axis" not in node.attrs:
         return None
     fields = [node.input(i) for i in range(len(node.inputs)) if node.has(i)]
-    if len(fields) != len(node.inputs):
+    if not fields or len(fields) != len(node.inputs):
         return None
-    return Call(concatenate, [Tuple(fields)], concatenate.bind_attrs({"axis": node.attrs["axis"]}), span=node.span)
+    return Call(concatenate, [Tuple(fields)], concatenate.bind_attrs({"axis": node.axis()}), span=node.span)
 
 
 @to_onnx(concatenate)

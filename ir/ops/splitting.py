@@ -60,7 +60,7 @@ def _sizes(size: Dim, indices_or_sections: int | Sequence[int]) -> list[Dim]:
 
 @from_onnx("Split")
 def _read_split(node: OnnxNode) -> Expr | None:
-    data, axis = node.type(0), node.attrs.get("axis", 0)
+    data, axis = node.type(0), node.axis()
     size = data.shape[axis] if -data.ndim <= axis < data.ndim else None
     count = node.n_outputs
     sizes = node.attrs.get("split") if node.version < 13 else node.ints(1)

@@ -30,3 +30,17 @@ def test_the_shift_of_a_normalization_passes_a_view_on_its_way_to_a_product(rows
     result, _ = optimize(model)
     assert operators(result)["Add"] == 1
     assert operators(optimize(result)[0]) == operators(result)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "left"),
+    [
+        ("c = Concat<axis = 1>(x, x)  y = Concat<axis = -1>(c, x)", {"Concat": 1}),
+        ("c = Gather<axis = 1>(x, at)  d = Gather<axis = -1>(x, at)  y = Add(c, d)", {"Gather": 1, "Add": 1}),
+        ("a, b = Split<axis = 1>(x)  c, d = Split<axis = -1>(x)  y = Add(a, d)", {"Split": 1, "Add": 1}),
+    ],
+)
+def test_an_axis_counts_the_same_from_either_end(nodes: str, left: dict[str, int]) -> None:
+    """Nested concatenations stayed, and equal nodes were computed twice: only results count each axis from the front."""
+    result, _ = optimize(parse(f"g (float[2, 4] x) => (float[a, b] y) <int64 at = {{3}}> {{ {nodes} }}", opset=13))
+    assert operators(result) == left
