@@ -1,5 +1,5 @@
 """Algebra of matrix products: merges chained weights, reassociates products by cost, and turns transposes into flags. Operators: nn.matmul
-nn.dense nn.batch_matmul nn.bias_add add subtract multiply divide transpose reshape.
+nn.dense nn.batch_matmul nn.bias_add add subtract multiply divide transpose reshape squeeze.
 
 Linear maps compose: (x W1 + b1) W2 + b2 = x (W1 W2) + (b1 W2 + b2), and x W + (x A) B = x (W + A B), as in a LoRA adapter. Reassociating a
 sum with infinities of both signs may turn NaN into an infinity. Factoring, as in these two, preserves infinities. Chains of products
