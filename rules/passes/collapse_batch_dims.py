@@ -85,7 +85,9 @@ def leading_sizes(type_: Type | None) -> Shape | None:
 
 def _is_view(expr: Expr) -> bool:
     """True for a reshape, and for inserted and removed axes, which a Reshape takes as well unless it would have to compute the shape."""
-    return is_call_of(expr, "reshape", "dyn.reshape") or (is_call_of(expr, "expand_dims", "squeeze") and _newshape(_shape(expr)) is not None)
+    return is_call_of(expr, "reshape", "dyn.reshape") or (
+        is_call_of(expr, "expand_dims", "squeeze") and _newshape(_shape(expr)) is not None
+    )
 
 
 def _shape(expr: Expr) -> Shape:
