@@ -1,7 +1,6 @@
-"""A program that optimizes a model, and writes it and its external data over itself, without what Windows does not have or do.
+"""A program that optimizes models and writes them, and their external data, over themselves, without what Windows does not have or do.
 
-`os` and `signal` lose functions, folders cannot be opened, and an open file can be neither moved, replaced nor removed. (A folder is not
-renamed here while it is open, since it is never opened.)
+`os` and `signal` lose functions, folders cannot be opened, and an open file can be neither moved, replaced nor removed.
 """
 
 import os
@@ -10,12 +9,7 @@ import signal
 import sys
 from typing import Any as AnyValue
 
-for module in ("fcntl", "resource", "pwd", "grp"):
-    sys.modules[module] = None  # type: ignore[assignment]  # imports of it fail
-for name in ("pread", "copy_file_range", "memfd_create", "fork", "register_at_fork", "sched_getaffinity", "O_NOFOLLOW", "O_NONBLOCK"):
-    delattr(os, name)
-delattr(signal, "pthread_sigmask")
-shutil._use_fd_functions = False  # type: ignore[attr-defined]  # the standard library opens folders to remove them
+GONE = ("pread", "copy_file_range", "memfd_create", "fork", "register_at_fork", "sched_getaffinity", "O_NOFOLLOW", "O_NONBLOCK")
 OPEN, REPLACE, UNLINK = os.open, os.replace, os.unlink
 
 
@@ -43,15 +37,30 @@ def unlink(path: AnyValue, **named: AnyValue) -> None:
     UNLINK(path, **named)
 
 
-os.open, os.replace, os.unlink = open_file, replace, unlink
+def enter() -> None:
+    """Takes from this process what Windows does not have or do."""
+    for module in ("fcntl", "resource", "pwd", "grp"):
+        sys.modules[module] = None  # type: ignore[assignment]  # imports of it fail
+    for name in GONE:
+        delattr(os, name)
+    delattr(signal, "pthread_sigmask")
+    shutil._use_fd_functions = False  # type: ignore[attr-defined]  # the standard library opens folders to remove them
+    os.open, os.replace, os.unlink = open_file, replace, unlink
 
-import passat  # noqa: E402  # after the changes
-from passat.ir.whole_file import unfinished_folder  # noqa: E402
 
-for model in sys.argv[1:]:
-    result = passat.optimize(model)
-    assert "verified on ONNX Runtime" in str(result.report)
-    result.save(model)
-with unfinished_folder("folder") as unfinished:
-    os.rename(unfinished, "folder")
-print(sorted(os.listdir(".")))
+def main(models: list[str]) -> None:
+    """Optimizes the models, and makes a folder as reproducers do."""
+    import passat
+    from passat.ir.whole_file import unfinished_folder
+
+    for model in models:
+        result = passat.optimize(model)
+        assert "verified on ONNX Runtime" in str(result.report)
+        result.save(model)
+    with unfinished_folder("folder") as unfinished:
+        os.rename(unfinished, "folder")
+
+
+if __name__ == "__main__":
+    enter()
+    main(sys.argv[1:])

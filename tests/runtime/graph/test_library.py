@@ -96,7 +96,7 @@ def test_an_archive_whose_part_ends_early(tmp_path: Path) -> None:
     head = content.rindex(b"PK\x01\x02")  # the last part is said to be longer than the file
     size = len(content) - 100
     path.write_bytes(content[: head + 20] + size.to_bytes(4, "little") * 2 + content[head + 28 :])
-    with pytest.raises(GraphError, match="written: it ends early"):
+    with pytest.raises(GraphError, match=r"written: (it ends early|Overlapped)"):
         load_module(path)
 
 
