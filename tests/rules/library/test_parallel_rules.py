@@ -93,7 +93,7 @@ def product_cases() -> dict[str, Case]:
     found: dict[str, Case] = {}
     for kind in ("dense", "matmul"):
         of = product(kind)
-        other = (product("matmul"), "") if kind == "dense" else (stacks, "the tensor has 3 dimensions")
+        other = (product("matmul"), "") if kind == "dense" else (stacks, "the rank of the tensor is 3")
         tails: dict[str, tuple[Branch, Branch, str]] = {
             "plain": (of, *other),
             "biased": (biased(of, -1), biased(of, 0), "is not axis -1"),
@@ -159,7 +159,7 @@ CASES: dict[str, Case] = {
     "Parallel.stacks": case(
         tup(*(ops.nn.dense(rows, numbers((4, 6), seed=seed)) for seed in range(6))),
         tup(*(ops.nn.dense(deep, numbers((4, 6), seed=seed)) for seed in range(6))),
-        "the tensor has 3 dimensions",
+        "the rank of the tensor is 3",
     ),
 }
 TABLE = pairs(CASES, Parallel)
