@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from passat.bisection import READ_AND_WRITTEN, find_guilty
@@ -17,7 +18,7 @@ from passat.ir.infer import infer_type
 from passat.ir.long_words import listed
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, from_onnx, to_onnx
-from passat.ir.onnx.errors import CheckerError, OpsetError
+from passat.ir.onnx.errors import CheckerError, OpsetError, require_onnx
 from passat.ir.op import Op
 from passat.ir.shape import ANY
 from passat.ir.tensor import Tensor
@@ -41,6 +42,7 @@ from passat.rules.planned_rules import check_disabled, check_pick, disabled_in_v
 from passat.rules.rule import EXACT, KEPT, REASSOCIATE, Rule, RuleSetMeta
 from passat.rules.rule_pass import RulePass
 from passat.runner import VerifyError, loads
+from passat.settings import CANDIDATES
 from passat.source import ModelLike, open_source
 from passat.verify import Reference, VerifyReport
 
@@ -51,6 +53,9 @@ if TYPE_CHECKING:
 def read(job: Job, model: ModelLike) -> Given:
     """Reads the model, converted to a later opset if requested. Raises OnnxError, InputsError."""
     report = job.report
+    require_onnx()
+    for part in ("importer", "files"):  # imported before the time of reading begins
+        import_module(f"passat.ir.onnx.{part}")
     with report.clock("read"):
         job.tell("reading the model")
         source = open_source(model, job.wanted.folder)
@@ -153,7 +158,7 @@ def choose(job: Job, given: Given, made: Made) -> Outcome:
 def _by_time(job: Job, given: Given, made: Made) -> Outcome | None:
     with job.report.clock("choose"):
         rivals = programs(
-            *(made.pipeline, given.module, made.module, job.context, job.wanted.candidates),
+            *(made.pipeline, given.module, made.module, job.context, job.wanted.candidates or CANDIDATES),
             statistics=made.context.statistics,
             tell=job.tell,
             notes=job.report.cost_notes,

@@ -247,7 +247,8 @@ def optimize(model: ModelLike, wanted: Settings) -> Result:
     * `time_limit`: seconds for all saturations together; after that, the best program so far is extracted.
     * `cost`: the cost model, also for the final choice: "roofline" (estimated seconds), "nodes" (the number of calls),
       "measured" (seconds of each operator on ONNX Runtime), or an object with a method `call(op, types, result, attrs)`.
-    * `choose`: the criterion of the final choice: "cost", or "time" on ONNX Runtime, among the input and at most `candidates` programs.
+    * `choose`: the criterion of the final choice: "cost", or "time" on ONNX Runtime, among the input and at most
+      `candidates` programs (by default 4).
     * `opset`: a later ONNX opset for the result: the model is converted first, and passes may create operators of that opset.
     * `dims`: sizes of named dimensions of the inputs, as `{"batch": 1}`; `input_shapes`: shapes of inputs by name, where None keeps a
       size. The result is valid for these sizes only. `outputs`: the outputs to keep; nodes that only the others need are removed.

@@ -24,6 +24,8 @@ Check: TypeAlias = Callable[[str, object], None]
 
 MOST_LEVEL: Final = 4
 """The highest optimization level."""
+CANDIDATES: Final = 4
+"""The maximum number of programs among which `choose="time"` chooses, unless given."""
 DEFAULT_LEVEL: Final = 3
 """The optimization level if neither the call nor a surrounding context sets one."""
 
@@ -170,7 +172,7 @@ class Settings(Variant):
     config: Annotated[Mapping[str, AnyValue] | None, _kind(Mapping, "a mapping of options to values")] = None
     cost: CostName | CostModel | None = None
     choose: Annotated[Literal["cost", "time"], _one_of("cost", "time")] = "cost"
-    candidates: Annotated[int, _integer(1)] = 4
+    candidates: Annotated[int | None, _integer(1)] = None
     seed: Annotated[int, _integer(0)] = 0
     folder: Annotated[PathLike | None, _FOLDER] = None
     progress: Annotated[Progress | None, _kind(Callable, "a function of a string")] = None
@@ -183,6 +185,8 @@ class Settings(Variant):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.choose != "time" and self.candidates is not None:
+            raise ArgumentError(f"candidates={self.candidates} applies to choose='time' only; add choose='time', or drop candidates")
         if self.choose == "time" and (self.explain or self.certificate):
             raise ArgumentError(
                 "choose='time' tries several programs, and cannot explain or certify one of them; use choose='cost' (the default)"

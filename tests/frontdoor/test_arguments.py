@@ -3,6 +3,8 @@
 import dataclasses
 import inspect
 import io
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any as AnyValue
@@ -17,6 +19,7 @@ from passat.passmgr import ConfigError, list_passes, registry
 from passat.rulefile import RuleFileError
 from passat.settings import Settings
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "models" / "resnet_tiny.onnx"
 RULES = '''
 from passat.rules import RuleSet, op, tensor
 
@@ -216,6 +219,7 @@ def test_a_file_cannot_take_the_name_of_a_pass_of_passat(folder: Path) -> None:
         ({"cost": "x"}, AttributeError, "expect config rules.cost to have type one of 'roofline', 'nodes', 'measured' | CostModel"),
         ({"choose": "luck"}, ValueError, "choose must be 'cost' or 'time', not 'luck'"),
         ({"choose": ["cost"]}, ValueError, "choose must be 'cost' or 'time', not ['cost']"),
+        ({"candidates": 2}, ValueError, "candidates=2 applies to choose='time' only; add choose='time', or drop candidates"),
         ({"candidates": 0}, ValueError, "candidates must be an integer of at least 1, not 0"),
         ({"candidates": 1.5}, TypeError, "candidates must be an integer of at least 1, not 1.5"),
         ({"opset": "13"}, TypeError, "opset must be an integer of at least 1, not '13'"),
@@ -233,6 +237,32 @@ def test_an_argument_that_makes_no_sense_is_named(options: dict[str, AnyValue], 
     with pytest.raises(error) as caught:
         optimized(**options)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("function", [passat.optimize, passat.inspect, lambda model: passat.diff(model, model)])
+def test_an_empty_path_is_called_so(function: Callable[[str], object]) -> None:
+    with pytest.raises(OnnxError, match=r"^the path of the model is empty$"):
+        function("")
+
+
+def test_the_time_of_reading_is_without_imports() -> None:
+    script = f"""
+import contextlib
+import sys
+import passat.optimizer
+from passat.report import Report
+
+def clock(report, step, measured=Report.clock):
+    before = set(sys.modules)
+    with measured(report, step):
+        yield
+    print(step, len(set(sys.modules) - before))
+
+Report.clock = contextlib.contextmanager(clock)
+passat.optimize({str(EXAMPLE)!r}, verify=False)
+"""
+    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert printed.splitlines()[0] == "read 0"
 
 
 def test_the_keywords_are_those_of_the_settings() -> None:

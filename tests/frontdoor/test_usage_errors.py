@@ -57,6 +57,29 @@ def test_empty_arguments_write_nothing_into_the_current_folder(option: str, tmp_
     assert "it is empty; give a value" in " ".join(result.stderr.split())
 
 
+@pytest.mark.parametrize(
+    "option", ["-o", "--output", "--report", "--certificate", "--dump-ir", "--reproducer", "--rules", "--inputs", "--disable", "-j"]
+)
+@pytest.mark.parametrize("following", ["--dry-run", "-v", "--misspelled", "--rules=rules.py"])
+def test_an_option_is_not_the_value_of_the_one_before_it(
+    option: str, following: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["optimize", str(EXAMPLE), "--json", option, following])
+    assert (result.exit_code, list(tmp_path.iterdir())) == (2, [])
+    long = {"-o": "--output", "-j": "--jobs"}.get(option, option)
+    said = f"its value is missing: {following} reads as an option; if it is the value, write {long}={following}"
+    assert json.loads(result.stdout) == {"error": f"Invalid value for '{option}': {said}"}
+
+
+def test_a_value_may_begin_with_a_hyphen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for arguments in (["--report=--page.html"], ["--disable", "-1"], ["-j2", "--rtol", "-0"]):
+        result = CliRunner().invoke(app, ["optimize", str(EXAMPLE), "--dry-run", *arguments])
+        assert "reads as an option" not in result.output
+    assert Path("--page.html").exists()
+
+
 def test_the_pipeline_may_be_empty() -> None:
     for given in (["--passes", ""], ["--passes="]):
         assert CliRunner().invoke(app, ["optimize", str(EXAMPLE), "--no-verify", "--dry-run", *given]).exit_code == 0
@@ -71,6 +94,9 @@ def test_errors_of_a_command_are_printed_once() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        ("optimize m.onnx --candidates 2", "--candidates 2 applies to --choose time only; add --choose time, or drop --candidates"),
+        ("bisect m.onnx --margin 0.5", "--margin 0.5 applies to --check slower and larger only, not to --check wrong"),
+        ("rules bisect m.onnx --margin 0.5 --check crash", "--margin 0.5 applies to --check slower and larger only, not to --check crash"),
         ("optimize m.onnx -o out.onnx --dry-run", "--dry-run writes no model, which contradicts -o out.onnx"),
         ("optimize m.onnx --report m.optimized.onnx", "--report would overwrite m.optimized.onnx, which -o writes"),
         ("optimize m.onnx -o out.onnx --report m.onnx", "--report would overwrite m.onnx, which the command reads"),

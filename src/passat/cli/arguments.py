@@ -180,14 +180,21 @@ class CheckOptions:
         ),
     ] = "wrong"
     margin: Annotated[
-        float,
+        float | None,
         typer.Option(
             min=0,
             callback=not_nan,
             metavar="X",
-            help="With --check slower or larger: the smallest bad increase, relative to the time or the bytes",
+            help="With --check slower or larger: the smallest bad increase, relative to the time or the bytes (default: 0.1)",
         ),
-    ] = 0.1
+    ] = None
+
+    @property
+    def bad_increase(self) -> float:
+        """The margin. Ends the command if it is given for a check that has none."""
+        if self.margin is not None and self.check not in ("slower", "larger"):
+            fail(f"--margin {self.margin:g} applies to --check slower and larger only, not to --check {self.check}", USAGE)
+        return 0.1 if self.margin is None else self.margin
 
 
 def load(files: Sequence[Path] | None) -> "list[type[RuleSet]]":

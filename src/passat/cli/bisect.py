@@ -114,7 +114,9 @@ def _bisect(
         options.said.progress(enabled=not as_json) as progress,
     ):
         how = options.compared.comparing()
-        found = search(model, checked.check, passes=text, rules=sets, how=how, margin=checked.margin, variant=variant, progress=progress)
+        found = search(
+            model, checked.check, passes=text, rules=sets, how=how, margin=checked.bad_increase, variant=variant, progress=progress
+        )
     if not as_json:
         print(found)
     try:

@@ -3,6 +3,7 @@
 import copy
 import functools
 import inspect
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, is_dataclass
@@ -23,20 +24,33 @@ GROUPS: Final = (COMMON, PASSES, SEARCH, TRUST, DEBUGGING)
 
 
 _EMPTY: Final = re.compile(r"(--[\w-]+=)?")
+_OPTION: Final = re.compile(r"-[A-Za-z]|--[A-Za-z]")
+"""The beginning of an option. Negative numbers, and `-` for a stream, are values."""
 _MAY_BE_EMPTY: Final = "--passes"
 """The option whose value may be empty: the pipeline without passes."""
 
 
 class Command(TyperCommand):
-    """A command whose `--help` is listed like its other options, and which rejects empty arguments."""
+    """A command whose `--help` is listed like its other options, and which rejects empty arguments, and options in place of a value."""
 
     def parse_args(self, ctx: AnyValue, args: list[str]) -> list[str]:
-        """Reads the arguments. As a path, an empty one would be the current folder; it is often a variable that is not set."""
+        """Reads the arguments. As a path, an empty one would be the current folder; it is often a variable that is not set. An option that
+        follows one without its value would be that value, such as the name of a file to write."""
+        valued = {name: max(each.opts, key=len) for each in self.params if not getattr(each, "is_flag", True) for name in each.opts}
         for before, word in zip(["", *args], args, strict=False):
             option = word.removesuffix("=") or before
             if _EMPTY.fullmatch(word) and option != _MAY_BE_EMPTY and not ctx.resilient_parsing:
                 raise typer.BadParameter(
                     "it is empty; give a value", ctx=ctx, param_hint=f"'{option}'" if option.startswith("-") else "an argument"
+                )
+        following = itertools.pairwise(args) if not ctx.resilient_parsing else ()
+        for option, word in itertools.takewhile(lambda pair: pair[0] != "--", following):
+            if option in valued and _OPTION.match(word):
+                long = valued[option]
+                raise typer.BadParameter(
+                    f"its value is missing: {word} reads as an option; if it is the value, write {long}={word}",
+                    ctx=ctx,
+                    param_hint=f"'{option}'",
                 )
         return super().parse_args(ctx, args)
 

@@ -79,8 +79,9 @@ class SettingOptions:
         ),
     ] = Choose.COST
     candidates: Annotated[
-        int, typer.Option(min=1, metavar="K", help="With --choose time: maximum number of candidates", rich_help_panel=SEARCH)
-    ] = 4
+        int | None,
+        typer.Option(min=1, metavar="K", help="With --choose time: maximum number of candidates (default: 4)", rich_help_panel=SEARCH),
+    ] = None
     verify: Annotated[
         bool, typer.Option("--verify/--no-verify", help="Compare the result with the input on ONNX Runtime", rich_help_panel=TRUST)
     ] = True
@@ -159,7 +160,7 @@ def optimize(
     with errors(as_json, "nothing was written"):
         if dry_run and output is not None:
             fail(f"--dry-run writes no model, which contradicts -o {output}", USAGE)
-        _check_comparison(wanted, compared)
+        _check_choices(wanted, compared)
         choices = {"rules.cost": cost, "rules.math": math}
         config = {key: choice.value for key, choice in choices.items() if choice is not None}
         for key, value in parse_config(asked.config).items():
@@ -275,8 +276,10 @@ def _several(models: Sequence[Path], several: JobOptions, request: _Request) -> 
         optimize_several(models, paths, several, request.said, settings, as_json=request.as_json)
 
 
-def _check_comparison(wanted: SettingOptions, compared: CompareOptions) -> None:
-    """Ends the command for options of the comparison if there is none."""
+def _check_choices(wanted: SettingOptions, compared: CompareOptions) -> None:
+    """Ends the command for options of the comparison, and of the choice by time, if there is none."""
+    if wanted.candidates is not None and wanted.choose is not Choose.TIME:
+        fail(f"--candidates {wanted.candidates} applies to --choose time only; add --choose time, or drop --candidates", USAGE)
     allowed, inputs = wanted.allow_unverified or None, None if wanted.choose is Choose.TIME else compared.inputs
     for option, given in (("--rtol", compared.rtol), ("--atol", compared.atol), ("--allow-unverified", allowed), ("--inputs", inputs)):
         if not wanted.verify and given is not None:
