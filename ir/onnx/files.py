@@ -55,6 +55,8 @@ def load_module(path: str, *, lenient: bool = False) -> IRModule:
 
 def read_model(path: str) -> ModelProto:
     """Reads a model file without external data. Raises OnnxError."""
+    if not path:
+        raise OnnxError("the path of the model is empty")
     try:
         data = read_bounded(path, MODEL_LIMIT)
     except OSError as error:

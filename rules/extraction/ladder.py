@@ -11,7 +11,11 @@ from passat.rules.extraction.space import Space
 
 
 class NoProgramError(PassatError, ValueError):
-    """Every derivation of a root needs the root itself: nothing can be extracted."""
+    """Every derivation of the e-class of the node `root` needs the e-class itself: nothing can be extracted."""
+
+    def __init__(self, root: int, name: str) -> None:
+        super().__init__(f"the root e-class of node {name} has no finite program: each of its nodes needs itself")
+        self.root = root
 
 
 class Climb(NamedTuple):
@@ -38,7 +42,7 @@ def climb(space: Space, roots: Sequence[int], seconds: float = 0.0, *, seed: int
     trees = trees_from_leaves(space)
     without = next((root for root in roots if root not in trees), None)
     if without is not None:
-        raise NoProgramError(f"the root e-class of node {without} has no finite program: each of its nodes needs itself")
+        raise NoProgramError(without, str(without))
     solution = Solution.of_choice(space, trees, roots)
     assert solution is not None, "trees have no cycles"
     stages = {"trees": (solution.total, time.perf_counter() - start)}

@@ -141,7 +141,9 @@ def set_text(name: str, answers: Sequence[Answer]) -> str:
     shown = [answer for answer in answers if not (node and answer.is_elsewhere)]
     lines = [f"{said} of {name} contributed to the result{node}", *(f"  {line}" for line in _lines(shown))]
     if others := len(answers) - len(shown):
-        lines.append(f"  {'another rule is' if others == 1 else f'{others} other rules are'} not about such nodes")
+        said = f"{others} other rules are" if others > 1 else "another rule is"
+        alone = f"its {others} rules are" if others > 1 else "its rule is"
+        lines.append(f"  {said if shown else alone} not about such nodes")
     return with_short_words("\n".join(lines))
 
 

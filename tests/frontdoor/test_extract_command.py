@@ -73,7 +73,7 @@ def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
     cyclic = tmp_path / "cyclic.json"
     cyclic.write_text('{"nodes": {"a": {"op": "f", "cost": 1, "eclass": "a", "children": ["a"]}}, "root_eclasses": ["a"]}')
     text = run(cyclic, code=1)
-    assert "cyclic.json: the root e-class of node 0 has no finite program" in text
+    assert "cyclic.json: the root e-class of node 'a' has no finite program" in text
     for cost in ("1e308", "1" + 400 * "0"):
         cyclic.write_text(f'{{"nodes": {{"a": {{"op": "f", "cost": {cost}, "eclass": "a", "children": []}}}}, "root_eclasses": ["a"]}}')
         assert "it must be a number from 0 to 1e+100" in run(cyclic, code=1)

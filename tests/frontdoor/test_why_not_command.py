@@ -144,6 +144,26 @@ def test_why_calls_of_constants_or_of_nothing_are_not_folded() -> None:
     )
 
 
+def test_a_set_without_a_rule_about_such_nodes_has_no_other_rules() -> None:
+    Path("pools.py").write_text("""
+from passat.rules import RuleSet, op, tensor
+x = tensor("x")
+
+class Pooling(RuleSet):
+    first = op.sigmoid(op.nn.relu(x)) >> op.sigmoid(op.nn.relu(op.nn.relu(x)))
+    second = op.sigmoid(op.exp(x)) >> op.sigmoid(op.exp(op.copy(x)))
+""")
+    first, *lines = run("Pooling", RESNET, "--rules", "pools.py", "--node", "/4/Add").stdout.splitlines()
+    assert first == "no rule of Pooling contributed to the result at '/4/Add'"
+    assert lines == ["  its 2 rules are not about such nodes"]
+
+
+def test_the_rule_sets_of_a_pass_are_named_once() -> None:
+    sets = run("RaiseAttention", RESNET).stderr.rpartition(": ")[2].strip().split(", ")
+    assert "Arithmetic" in sets
+    assert len(sets) == len(set(sets))
+
+
 def test_why_sizes_are_not_folded() -> None:
     text = (
         '<ir_version: 8, opset_import: ["" : 17]> g (float[N, 4] x) => (int64[2] s, int64[2] t)'

@@ -185,7 +185,9 @@ def extract(
                 others = several(egraph.space, egraph.roots, found, top)[1:]
         except EGraphFileError as error:
             fail(str(error))
-        except (NoProgramError, ExactUnavailableError) as error:
+        except NoProgramError as error:
+            fail(f"{file}: {NoProgramError(error.root, repr(egraph.names[error.root]))}")
+        except ExactUnavailableError as error:
             fail(f"{file}: {error}")
         chosen = [egraph.names[node] for node in found.choice.values()]
         seconds = sum(taken for _, taken in found.stages.values())

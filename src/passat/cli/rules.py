@@ -175,7 +175,9 @@ def _sets_of_pass(name: str) -> str:
         return ""
     if not isinstance(made, RulePass):
         return ""
-    return f"{name} is a pass, not a rule; ask about one of its rule sets: {', '.join(rules.__name__ for rules in made.sets)}"
+    return (
+        f"{name} is a pass, not a rule; ask about one of its rule sets: {', '.join(dict.fromkeys(rules.__name__ for rules in made.sets))}"
+    )
 
 
 @command(app)
