@@ -157,6 +157,8 @@ def register_pass(name: str, factory: _F | None = None, *, override: bool = Fals
     Without `factory` it is a decorator. A name without `transform.` gets that prefix, and must not be the name of a pass under another
     prefix, because pipelines and requirements would then refer to the new pass. Raises ValueError for an existing name, unless `override`.
     """
+    if not isinstance(name, str):
+        raise TypeError(f"register_pass takes the name of the pass first, not {name!r}: write @register_pass(NAME)")
 
     def register(factory: _F) -> _F:
         key = name if "transform." in name else PREFIXES[0] + name

@@ -60,7 +60,8 @@ def read_model(path: str) -> ModelProto:
     try:
         data = read_bounded(path, MODEL_LIMIT)
     except OSError as error:
-        raise OnnxError(f"{path} cannot be read: {error.strerror}") from error
+        hint = "; standard input is /dev/stdin" if path == "-" else ""
+        raise OnnxError(f"{path} cannot be read: {error.strerror}{hint}") from error
     return parse_model(data, path)
 
 

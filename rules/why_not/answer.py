@@ -136,7 +136,7 @@ def set_text(name: str, answers: Sequence[Answer]) -> str:
     """The results for a rule set: how many rules contributed to the result, and one line per rule; one for all forms of a rule with holes
     that have the same answer. At one node, rules about other operators are only counted."""
     fired = sum(answer.verdict is Kind.TAKEN for answer in answers)
-    said = f"{fired} of the {len(answers)} rules" if fired else "no rule"
+    said = "the only rule" if fired == len(answers) == 1 else f"{fired} of the {len(answers)} rules" if fired else "no rule"
     node = next((f" at '{answer.node}'" for answer in answers if answer.node is not None), "")
     shown = [answer for answer in answers if not (node and answer.is_elsewhere)]
     lines = [f"{said} of {name} contributed to the result{node}", *(f"  {line}" for line in _lines(shown))]

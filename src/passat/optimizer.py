@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ParamSpec, Protocol, get_args, get_
 
 from passat import apart
 from passat.ir.collector import collector_paused
+from passat.ir.onnx import OnnxError
 from passat.job import Given, Job, begin
 from passat.kernel_library import library_beside, write_library
 from passat.log import LOG
@@ -68,6 +69,8 @@ class Result:
         """
         from passat.ir.onnx.files import save_module  # needs onnx
 
+        if not os.fspath(path):
+            raise OnnxError("the path of the file to write is empty")
         LOG.info("writing %s", os.fspath(path))
         with self.report.clock("save"), about(self.report.source, os.fspath(path)):
             write_library(self.library, self.model, path)

@@ -15,9 +15,10 @@ from passat.ir.bounded_read import read_bounded
 from passat.ir.op import Op
 from passat.ir.passat_error import PassatError
 from passat.passmgr.pass_info import PassInfo
-from passat.passmgr.planning.plan import Step
+from passat.passmgr.planning.plan import Reason, Step
 from passat.passmgr.registry import PassEntry, collect_registrations, get_entry, name_and_options, own_name
 from passat.rules import RuleError, RuleSet
+from passat.rules.rule_pass import RulePass
 
 PathLike: TypeAlias = str | os.PathLike[str]
 RulesLike: TypeAlias = PathLike | type[RuleSet] | Iterable[PathLike | type[RuleSet]]
@@ -113,11 +114,17 @@ def files_registering(names: Collection[str]) -> list[str]:
 
 
 def idle_passes(files: Iterable[str | os.PathLike[str]], steps: Iterable[Step]) -> list[str]:
-    """A sentence for each rule file whose registered passes are not steps of the plan. Of several, those without a place may be idle."""
-    planned = {name for step in steps for name in (step.name, name_and_options(step.pass_)[0])}
+    """A sentence for each rule file whose registered passes are not steps of the plan, and for each of them whose level is above that of
+    the context. Of several, those without a place may be idle. Passes of rules have a sentence for each rule."""
+    planned = {name: step for step in steps for name in (step.name, name_and_options(step.pass_)[0])}
     sentences = []
     for file in files:
         names = registered_passes(file)
+        for name in names:
+            step = planned.get(name)
+            if step is not None and step.reason is Reason.LEVEL and not isinstance(step.pass_, RulePass):
+                way_out = "a higher level, or requiring it by name, enables it"
+                sentences.append(f"{os.fspath(file)} registers the pass {name}, which does not run: {step.why}; {way_out}")
         idle = [name for name in names if name not in planned]
         if len(idle) < len(names):
             idle = [name for name in idle if _has_place(get_entry(name))]

@@ -236,9 +236,10 @@ def _in_memory(model: "ModelLike") -> "ModelProto":
 
         return parse_model(data, IN_MEMORY)
     if not hasattr(model, "graph"):
+        hint = "; passat.ir.onnx.to_onnx(module) makes a ModelProto of it" if isinstance(model, IRModule) else ""
         raise OnnxError(
             "a model must be a ModelProto, its path, its bytes, a binary file object that holds it, an onnx_ir.Model "
-            f"or a torch.onnx.ONNXProgram, not {type(model).__name__}"
+            f"or a torch.onnx.ONNXProgram, not {type(model).__name__}{hint}"
         )
     return cast("ModelProto", model)
 

@@ -14,6 +14,7 @@ from onnx import ModelProto, TensorProto, helper
 
 import passat
 from passat import Result
+from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError
 from passat.passmgr import ConfigError, list_passes, registry
 from passat.rulefile import RuleFileError
@@ -243,6 +244,16 @@ def test_an_argument_that_makes_no_sense_is_named(options: dict[str, AnyValue], 
 def test_an_empty_path_is_called_so(function: Callable[[str], object]) -> None:
     with pytest.raises(OnnxError, match=r"^the path of the model is empty$"):
         function("")
+
+
+def test_a_module_is_no_model_but_can_become_one() -> None:
+    with pytest.raises(OnnxError, match=r"not IRModule; passat\.ir\.onnx\.to_onnx\(module\) makes a ModelProto of it$"):
+        passat.optimize(IRModule())  # type: ignore[arg-type]
+
+
+def test_an_empty_path_of_the_result_is_called_so() -> None:
+    with pytest.raises(OnnxError, match=r"^the path of the file to write is empty$"):
+        passat.optimize(EXAMPLE, verify=False).save("")
 
 
 def test_the_time_of_reading_is_without_imports() -> None:

@@ -149,6 +149,7 @@ def edited(change: Callable[[ModelProto], object]) -> ModelProto:
 
 
 def test_not_a_file() -> None:
+    assert "- cannot be read: No such file or directory; standard input is /dev/stdin" in rejected("optimize", "-", "-o", "out.onnx")
     assert "nothing.onnx cannot be read: No such file or directory" in rejected("optimize", "nothing.onnx", "-o", "out.onnx")
 
 

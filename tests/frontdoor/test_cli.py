@@ -270,6 +270,19 @@ def test_the_report_lists_passes_of_rule_files_that_did_not_run(empty: Path, mon
     assert json.loads(run(*command, "--passes", "IdleOfTest").stdout)["warnings"] == []
 
 
+def test_the_report_lists_passes_of_rule_files_above_the_level(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))  # other tests list the passes
+    write_pass("HighOfTest", "HighOfTest")
+    Path("passes.py").write_text(Path("passes.py").read_text().replace("opt_level=0", 'opt_level=4, after=["SimplifyShapes"]'))
+    command = ["optimize", RESNET, "-o", "out.onnx", "--no-verify", "--rules", "passes.py", "--json"]
+    said = (
+        "passes.py registers the pass HighOfTest, which does not run: its level 4 > 3; a higher level, or requiring it by name, enables it"
+    )
+    assert json.loads(run(*command).stdout)["warnings"] == [said]
+    for enabling in (("-O", "4"), ("--require", "HighOfTest"), ("--disable", "HighOfTest")):
+        assert json.loads(run(*command, *enabling).stdout)["warnings"] == []
+
+
 @pytest.mark.parametrize("command", ["optimize", "order"])
 def test_a_pass_that_is_registered_under_another_name_than_its_own_runs(empty: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))  # other tests list the passes

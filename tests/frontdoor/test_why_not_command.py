@@ -158,6 +158,20 @@ class Pooling(RuleSet):
     assert lines == ["  its 2 rules are not about such nodes"]
 
 
+def test_a_set_of_one_rule_that_contributed_is_not_counted() -> None:
+    Path("one.py").write_text("""
+from passat.rules import RuleSet, op, tensor
+x = tensor("x")
+
+class One(RuleSet):
+    twice = op.negative(op.negative(x)) >> x
+""")
+    onnx.save(
+        onnx.parser.parse_model('<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) {a = Neg(x) y = Neg(a)}'), "m.onnx"
+    )
+    assert run("One", "m.onnx", "--rules", "one.py").stdout.startswith("the only rule of One contributed to the result\n")
+
+
 def test_the_rule_sets_of_a_pass_are_named_once() -> None:
     sets = run("RaiseAttention", RESNET).stderr.rpartition(": ")[2].strip().split(", ")
     assert "Arithmetic" in sets

@@ -87,6 +87,13 @@ def test_a_name_that_a_pass_takes_which_is_imported_later() -> None:
     assert "ValueError: a pass is already registered under the name 'relay._transform.FoldConstant'; choose another name" in done.stderr
 
 
+def test_a_decorator_without_a_name_registers_nothing() -> None:
+    before = list_passes()
+    with pytest.raises(TypeError, match=r"register_pass takes the name of the pass first, not .*: write @register_pass\(NAME\)"):
+        register_pass(InferType())  # type: ignore[call-overload]  # as `@register_pass` without parentheses
+    assert list_passes() == before
+
+
 def test_a_pass_itself_may_be_registered(mod: IRModule) -> None:
     @register_pass("Keep")
     @module_pass(opt_level=1)
