@@ -294,8 +294,8 @@ _HARD = sixth(
 
 
 class RaiseOps(RuleSet):
-    """Raises layer normalization, RMS normalization, group normalization (instance normalization of reshaped groups, then scale and shift, as
-    exporters write it), softmax with or without subtracted maximum, Gelu (by erf or tanh, with factors in any order), Swish, HardSwish
+    """Raises layer normalization, RMS normalization, group normalization (instance normalization of reshaped groups, then scale and shift,
+    as exporters write it), softmax with or without subtracted maximum, Gelu (by erf or tanh, with factors in any order), Swish, HardSwish
     and Mish."""
 
     layer_norm = (
