@@ -203,7 +203,7 @@ class _Region:
         kept = [key for key, call in self.calls.items() if is_call_of(call, "nn.matmul") or any(map(_is_view, near[key]))]
         seen = set(kept)
         for key in kept:  # which grows
-            found = {id(each) for each in near[key]} & self.calls.keys() - seen
+            found = {id(each) for each in near[key] if id(each) in self.calls} - seen
             seen |= found
             kept += found
         if len(seen) < len(self.calls):
