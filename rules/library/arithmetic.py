@@ -21,6 +21,7 @@ from passat.ir.dtypes import FLOATS, INTEGERS, to_numpy
 from passat.ir.evaluate import evaluate_call
 from passat.ir.op import Op, get_op, list_ops
 from passat.ir.ops.elementwise import finite_limits
+from passat.ir.ops.emitting import shortest
 from passat.ir.tensor import Tensor
 from passat.rules.guards import (
     Reject,
@@ -299,9 +300,10 @@ def are_limits(c: Term | float, d: Term) -> bool | str:
 
 
 @computed
-def limit_of(c: Term) -> float:
-    """The number that all elements of the constant are."""
-    return float(c.value().uniform())
+def limit_of(c: Term) -> float | None:
+    """The number that all elements of a float32 constant are, as Clip nodes are read; None for the largest finite numbers of both signs."""
+    limit = c.value().uniform()
+    return None if limit in finite_limits(to_numpy(c.type.dtype)) else shortest(limit)
 
 
 @guard

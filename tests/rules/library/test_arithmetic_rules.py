@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from passat.ir.expr import Expr
+from passat.ir.expr import Call, Expr
 from passat.ir.op import Op, list_ops
 from passat.ir.tensor import Tensor
 from passat.rules.library import Arithmetic, Constants, Copies, Factoring, Powers
@@ -253,6 +253,14 @@ def test_a_unit_on_the_left_counts_for_commutative_operators() -> None:
     unit = Arithmetic.only("unit")
     assert operators(saturate(func(splat(1.0) * x), unit).function) == []
     assert operators(saturate(func(splat(1.0) / x), unit).function) == ["divide"]
+
+
+@pytest.mark.parametrize(("limit", "bound"), [(0.1, 0.1), (1e-40, 1e-40), (float(np.finfo(np.float32).max), None)])
+def test_the_bounds_of_a_clip_are_those_that_are_read_from_its_node(limit: float, bound: float | None) -> None:
+    """Another form, such as 0.10000000149 for 0.1, left certificates incomplete."""
+    body = saturate(func(ops.minimum(ops.maximum(x, splat(-limit)), splat(limit))), Arithmetic).function.body
+    assert isinstance(body, Call)
+    assert (body.attrs.a_min, body.attrs.a_max) == (bound if bound is None else -bound, bound)
 
 
 def test_subtracting_negative_zero_stays_in_exact_mode() -> None:
