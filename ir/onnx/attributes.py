@@ -216,7 +216,8 @@ def schema_of(op_type: str, version: int, domain: str) -> onnx.defs.OpSchema | N
 
 
 def is_readable(op_type: str, version: int) -> bool:
-    """Whether a node means what readers assume: its opset is not older than OLDEST_READ, or its operator did not change until then."""
+    """Whether a node means what readers and writers assume: its opset is not older than OLDEST_READ, or its operator did not change until
+    then."""
     if version >= OLDEST_READ:
         return True
     schema = schema_of(op_type, OLDEST_READ, "")

@@ -6,8 +6,9 @@ from typing import Any as AnyValue
 from onnx import NodeProto
 
 from passat.ir.naming import Names
-from passat.ir.onnx.attributes import write_attributes
+from passat.ir.onnx.attributes import is_readable, write_attributes
 from passat.ir.onnx.inference import takes
+from passat.ir.onnx_mapping import OLDEST_READ, OnnxVersionError
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, TupleType, Type
 
@@ -31,7 +32,10 @@ class NodeEmitter:
     def nodes(
         self, op_type: str, inputs: Sequence[str], attrs: Mapping[str, AnyValue] | None = None, *, outputs: int, domain: str = ""
     ) -> list[str]:
-        """Adds a node with several outputs and returns their names."""
+        """Adds a node with several outputs and returns their names. Raises OnnxVersionError for an operator that changed until the oldest
+        opset that writers know, in models of older opsets, in which some nodes are read nevertheless."""
+        if not domain and not is_readable(op_type, self.opset):
+            raise OnnxVersionError(f"{op_type} needs ONNX opset {OLDEST_READ} or later; the model is written in opset {self.opset}")
         names = [f"\0{self._count + i}" for i in range(outputs)]
         self._count += outputs
         self._records.append((op_type, inputs, names, attrs, domain))

@@ -259,3 +259,14 @@ def test_nothing_is_folded_without_the_pass_that_does() -> None:
     assert "Shape" in histogram(optimize(model, opt_level=1).model)
     with PassContext(opt_level=3, disabled_pass=["DynamicToStatic"]):
         assert "Shape" in histogram(optimize(model).model)
+
+
+@pytest.mark.parametrize("opset", [3, 4, 5])
+def test_operators_that_changed_before_opset_7_are_not_written(opset: int) -> None:
+    """A Transpose that moves no element became a Reshape, whose shape was no operand before opset 5: the result was an error."""
+    model = parser.parse_model(
+        f'<ir_version: 3, opset_import: ["": {opset}]> old (float[3, 1] x) => (float[3, 5] y) {{'
+        f" p = Pad<pads = [1, 1, 1, 1]>(x)  y = Transpose<perm = [1, 0]>(p) }}"
+    )
+    result = optimize(model, verify=False).model
+    assert [node.op_type for node in result.graph.node].count("Reshape") == (opset >= 5)
