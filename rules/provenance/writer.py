@@ -49,6 +49,14 @@ def _library() -> dict[str, Rule]:
     return _by_name([EquivalentForms, StackedRows, MovedSelections, *rule_sets().values()])
 
 
+def _as_known(rule: Rule) -> Rule:
+    """The rule of the library that a pass restricts by further guards (`RuleSet.when`): the checker knows that one. Otherwise the rule."""
+    known = _library().get(rule.name)
+    if known is None or len(known.guards) >= len(rule.guards):
+        return rule
+    return known if known.when(*rule.guards[len(known.guards) :]).claim == rule.claim else rule
+
+
 def _by_name(sets: Iterable[RuleSetMeta]) -> dict[str, Rule]:
     return {each.name: each for rules in sets for rule in rules for each in expanded(rule)}
 
@@ -222,7 +230,8 @@ class Writer:
         return steps
 
     def _step(self, rule: Rule, lefts: list[int], rights: list[int]) -> Plain:
-        self.rules.setdefault(rule.name, rule.claim)
+        if rule.name not in self.rules:
+            self.rules[rule.name] = _as_known(rule).claim
         return {"rule": rule.name, "left": lefts, "right": rights}
 
 

@@ -24,6 +24,7 @@ from passat.rules.guards import Applied, Term, Tree, computed
 from passat.rules.library.arithmetic import is_not_constant
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.passes import default_pipeline
+from passat.rules.passes.algebra import fold_scale_axis
 from passat.rules.passes.simplify import DeadCodeElimination, dynamic_to_static, eliminate_common_subexpr, fold_constant, simplify_expr
 from passat.rules.pattern import constants, expression
 from passat.rules.provenance import checker as checker_module
@@ -128,6 +129,13 @@ def test_guards_may_require_unknown_facts_that_the_checker_knows() -> None:
     steps.sort(key=lambda step: step["rule"] == "Moves.swapped")
     assert [step["rule"] for step in steps][-1] == "Moves.swapped"
     proven(found, Moves, unions=2)
+
+
+def test_a_pass_may_restrict_a_rule_by_further_guards() -> None:
+    """The certificate had the rule with these guards, which the checker does not know: it rejected each use of such a rule."""
+    found = written(func(ops.nn.matmul(ops.divide(a, const([2.0, 3.0, 4.0])), numbers((3, 4)))), [fold_scale_axis()])
+    assert "FastMath.reciprocal" in found.certificate["rules"]
+    proven(found)
 
 
 def test_rules_with_several_roots() -> None:
