@@ -306,7 +306,11 @@ def save_programs(before: IRModule | None, after: IRModule | None, source: str, 
     for name, mod in (("before", before), ("after", after)):
         if mod is not None:
             paths.append(os.path.join(folder, f"{name}.onnx"))
-            save(to_onnx(mod), paths[-1], folder=os.path.dirname(source) or ".")
+            try:
+                model = to_onnx(mod)
+            except InferError as error:
+                raise OnnxError(f"{paths[-1]} cannot be written: {error.args[0]}") from error
+            save(model, paths[-1], folder=os.path.dirname(source) or ".")
     return paths
 
 

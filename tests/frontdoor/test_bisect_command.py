@@ -38,6 +38,19 @@ class Fine(RuleSet):
 def raising(mod, ctx):
     raise KeyError("nothing there")
 """
+ILL_TYPED = """
+import numpy as np
+from passat import relay
+from passat.ir.expr import Function
+from passat.passmgr import module_pass, register_pass
+
+@register_pass("IllTyped", override=True)
+@module_pass(opt_level=0, name="IllTyped")
+def ill_typed(mod, ctx):
+    copy, main = mod.shallow_copy(), mod["main"]
+    copy["main"] = Function(main.params, relay.add(main.params[0], relay.const(np.ones(5, "float32"))))
+    return copy
+"""
 
 
 def run(*arguments: object) -> Result:
@@ -212,6 +225,19 @@ def test_findings_are_printed_if_they_cannot_be_saved(monkeypatch: pytest.Monkey
         assert (told["pass"], told["saved"], told["error"]) == ("Wrong", [], "found/before.onnx: the disk is full")
     else:
         assert result.stdout.startswith(f"the first bad pass is pass 2 of {passes_that_run() + 2}, Wrong")
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_the_finding_is_printed_if_the_program_after_the_pass_is_ill_typed(as_json: bool) -> None:
+    Path("ill.py").write_text(ILL_TYPED)
+    result = run("bisect", RESNET, "--rules", "ill.py", "--passes", "IllTyped", "--save", "found", *(["--json"] if as_json else []))
+    sentence = "found/after.onnx cannot be written: add("
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"error: {sentence}")
+    if as_json:
+        assert json.loads(result.stdout)["error"].startswith(sentence)
+    else:
+        assert result.stdout.startswith("the first bad pass is pass 1 of 1, IllTyped, function @main\nafter it: the module is broken: ")
 
 
 def test_why_the_check_cannot_tell() -> None:
