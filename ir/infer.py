@@ -305,13 +305,14 @@ def _infer_untyped(module: IRModule) -> None:
 
 
 def _check_matches(module: IRModule) -> None:
-    """Raises InferError for all functions with a match that lacks arms."""
+    """Raises InferError for all functions with a match that lacks arms, which then have no type: the next inference rejects them again."""
     errors: dict[GlobalVar, InferError] = {}
     for var, function in module.functions.items():
         try:
             check_matches(function, module)
         except InferError as error:
             errors[var] = error
+            function._checked_type = None
     if errors:
         _raise_all(errors, module)
 
