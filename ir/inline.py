@@ -1,6 +1,7 @@
 """Function inlining."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 
 from passat.ir.expr import (
     BaseFunc,
@@ -14,8 +15,8 @@ from passat.ir.expr import (
     Var,
 )
 from passat.ir.module import IRModule
+from passat.ir.recursion import recursive_groups
 from passat.ir.traverse import AnyExpr, children, evaluation_parts, pattern_vars, post_order, with_children, with_pattern_vars
-from passat.ir.walks import parts_first, reachable
 
 
 def inline_calls(expr: AnyExpr, wanted: Callable[[Function], bool]) -> AnyExpr:
@@ -138,27 +139,26 @@ def inline_globals(module: IRModule) -> IRModule:
     a call of the literal. Inlined functions without remaining uses are removed. Returns the same module if nothing is inlined.
     """
     by_name = {var.name_hint: var for var in module.functions}
+    functions: dict[str, BaseFunc] = {var.name_hint: function for var, function in module.functions.items()}
+    marked = {name for name, function in functions.items() if isinstance(function, Function) and function.attrs.get("Inline")}
+    if not marked:
+        return module
     used = {
         var.name_hint: {node.name_hint for node in post_order(function) if isinstance(node, GlobalVar)}
         for var, function in module.functions.items()
     }
-    functions: dict[str, BaseFunc] = {var.name_hint: function for var, function in module.functions.items()}
     callees = {name: sorted(other for other in names if other in functions) for name, names in used.items()}
-    recursive = {name for name, others in callees.items() if name in reachable(others, callees.__getitem__)}
-    wanted = {
-        name
-        for name, function in functions.items()
-        if isinstance(function, Function) and function.attrs.get("Inline") and name not in recursive
-    }
+    groups = recursive_groups(callees)
+    wanted = marked.difference(name for group in groups for name in group if len(group) > 1 or name in callees[name])
     done: dict[str, BaseFunc] = {}
-    for name in parts_first(functions, callees.__getitem__):  # in module order if there are cycles
+    for name in chain.from_iterable(groups):
         function = functions[name]
         known = {other: done[other] for other in used[name] & wanted}
         enters = known and isinstance(function, Function) and "Compiler" not in function.attrs
         done[name] = _with_callees(function, known) if enters else function
     inlined = wanted & {other for name, function in functions.items() if done[name] is not function for other in used[name]}
     # Uses in removed functions do not count: their bodies are inlined into their callers.
-    removed = {name for name in inlined if not any(name in _names_in(done[other]) for other in done if other not in inlined)}
+    removed = inlined.difference(*[_names_in(done[other]) for other in done if other not in inlined])
     if not inlined:
         return module
     made = module.shallow_copy()

@@ -8,6 +8,7 @@ from passat.ir.module import IRModule
 from passat.ir.shape import SymDim
 from passat.ir.text import parse
 from passat.ir.traverse import post_order
+from tests.share import share
 
 CHAIN = """
 def @leaf(%a: int32, Inline=1) { add(%a, 1) }
@@ -89,3 +90,11 @@ def test_numbers_of_tvms_tir() -> None:
     assert of_tir == relay.TensorType((2 * SymDim.named("m") - 1, SymDim.named("m") // 2))
     assert of_tir.shape[1] == m // 2
     assert relay.TensorType((tir.Any(),)) == relay.TensorType((relay.Any(),))
+
+
+def test_half_the_functions_of_a_long_chain_are_inlined_and_none_of_a_circle() -> None:
+    count = share(1_000, 10_000)
+    bodies = [*[f"@f{i}(%x)" for i in range(1, count)], "%x"]
+    text = "".join(f"def @f{i}(%x: int32{', Inline=1' * (i % 2)}) -> int32 {{ {body} }}\n" for i, body in enumerate(bodies))
+    assert len(inline(text).functions) == count // 2
+    assert len(inline(text.replace("{ %x }", "{ @f0(%x) }")).functions) == count
