@@ -111,12 +111,11 @@ Maker = Callable[[Fields], AnyValue]
 
 
 def _var(fields: Fields) -> Var:
-    identity = fields.get("vid")
+    identity, annotation, span = fields.maybe("vid", Id), fields.maybe("type_annotation", Type), fields.maybe("span", Span)
     if identity is None:
-        return Var(fields.of("name_hint", str), fields.maybe("type_annotation", Type), fields.maybe("span", Span))
-    identity = fields.of("vid", Id)
+        return Var(fields.of("name_hint", str), annotation, span)
     if identity.var is None:
-        identity.var = Var(identity.name_hint, fields.maybe("type_annotation", Type), fields.maybe("span", Span))
+        identity.var = Var(identity.name_hint, annotation, span)
     return identity.var
 
 

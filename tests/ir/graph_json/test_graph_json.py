@@ -256,6 +256,9 @@ def test_nodes_are_made_from_fields() -> None:
     assert isinstance(make_node("relay.Call", op=x, args=[x]), Call)
     with pytest.raises(JSONError, match=r"there is no node kind 'relay.Nothing'; known: Var, "):
         make_node("relay.Nothing")
+    shared = make_node("relay.Id", name_hint="y")
+    one, other = (make_node("relay.Var", vid=shared, type_annotation=TensorType((2,)), span=None) for _ in range(2))
+    assert one is other
     with pytest.raises(JSONError, match=r"^relay.Tuple has no field 'fieldz'; did you mean fields\?$"):
         make_node("relay.Tuple", fieldz=[x])
     with pytest.raises(JSONError, match=r"^relay.Call has no field 'atrs'; did you mean attrs\?$"):
