@@ -14,7 +14,8 @@ def onnx_runtime() -> AnyValue:
     keep a device number and what was not sent in the home folder, unless an environment variable forbids it when they are first imported.
     Models are confidential, so Passat sets the variable, except where it has a value. See microsoft/onnxruntime, pull request 27379.
     """
-    os.environ.setdefault(_NO_TELEMETRY, "1")
+    if not os.environ.get(_NO_TELEMETRY):
+        os.environ[_NO_TELEMETRY] = "1"
     import onnxruntime
 
     return onnxruntime

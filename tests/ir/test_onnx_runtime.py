@@ -36,3 +36,7 @@ def test_optimizing_leaves_no_telemetry(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", ["0", "1"])
 def test_the_choice_of_the_user_stays(tmp_path: Path, value: str) -> None:
     assert run(tmp_path, ORT_DISABLE_TELEMETRY=value) == value
+
+
+def test_an_empty_variable_is_no_choice(tmp_path: Path) -> None:
+    assert run(tmp_path, ORT_DISABLE_TELEMETRY="") == "1"
