@@ -116,7 +116,7 @@ class Machine:
         for field in fields(self):
             value = getattr(self, field.name)
             if not (0 < value <= LARGEST or (value == 0 and field.name == "launch")):
-                raise CostError(f"the {field.name} of a machine must be a positive finite number, not {value!r}")
+                raise CostError(f"the {field.name} of a machine must be a positive number up to {LARGEST:g}, not {value!r}")
 
     @staticmethod
     def of_this_machine() -> "Machine":
