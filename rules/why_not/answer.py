@@ -17,8 +17,6 @@ from passat.rules.pattern import Pattern, PCall, PConst, PGet, PLiteral, PTuple
 from passat.rules.why_not.align import Alignment, Failure
 from passat.rules.why_not.view import View, constant_text
 
-"""Maximum number of nodes named per finding."""
-
 
 class Kind(enum.StrEnum):
     """The kind of a finding, in the order of answers."""

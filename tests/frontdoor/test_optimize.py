@@ -266,7 +266,7 @@ def test_no_time_is_a_limit_that_the_report_names() -> None:
 
 
 def test_iterations_that_find_nothing_take_no_time() -> None:
-    """Otherwise these would take a century."""
+    """10^15 iterations would take a century."""
     assert optimize(EXAMPLES / "resnet_tiny.onnx", verify=False, config={"rules.rounds": 10**15}).report.limits == []
 
 
