@@ -11,7 +11,7 @@ from typing import Final, cast
 from passat.ir.attrs import Attrs
 from passat.ir.dim_text import parse_dim
 from passat.ir.graph_json.arrays import decode_array
-from passat.ir.graph_json.nodes import MAKERS, JSONError, bare, make
+from passat.ir.graph_json.nodes import IGNORED, MAKERS, JSONError, bare, make
 from passat.ir.op import get_op
 from passat.ir.shape import ANY, Any, SymDim, divide, extreme
 from passat.ir.source import SourceName
@@ -27,9 +27,6 @@ _TEXTS: Final = frozenset(("dtype",))
 _NAMES: Final = frozenset(("name_hint", "name"))
 _ARRAYS: Final = frozenset(("Constant", "Tensor"))
 """Nodes whose `data` is the index of an array."""
-_IGNORED: Final = frozenset(
-    ("virtual_device_", "struct_info_", "global_var_map_", "global_type_var_map_", "source_map", "global_infos", "type_annotation_")
-)
 
 
 def load_json(json_str: str) -> AnyValue:
@@ -125,7 +122,7 @@ class _Loader:
         for name, value in fields.items():
             if value == "0":  # the null node
                 continue
-            is_node = name not in _NUMBERS and name not in _TEXTS and name not in _IGNORED and not (kind in _ARRAYS and name == "data")
+            is_node = name not in _NUMBERS and name not in _TEXTS and name not in IGNORED and not (kind in _ARRAYS and name == "data")
             if is_node and not (name in _NAMES and self._text_of_name(value) is not None):
                 found.append(self._index(value, f"the field {name!r} of node {at}"))
         return found
@@ -150,7 +147,7 @@ class _Loader:
         """The fields of a node, with the nodes that they refer to."""
         values: dict[str, AnyValue] = {}
         for name, value in fields.items():
-            if name in _IGNORED:
+            if name in IGNORED:
                 continue
             if name in _NUMBERS:
                 values[name] = _integer(value)

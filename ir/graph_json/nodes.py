@@ -237,7 +237,11 @@ def make_node(type_key: str, **fields: AnyValue) -> AnyValue:
     return make(type_key, fields, strict=True)
 
 
-_COMMON: Final = {"span", "_checked_type_", "checked_type_", "virtual_device_"}
+IGNORED: Final = frozenset(
+    ("virtual_device_", "struct_info_", "global_var_map_", "global_type_var_map_", "source_map", "global_infos", "type_annotation_")
+)
+"""Fields of TVM's nodes that Passat's nodes do not have."""
+_COMMON: Final = {"span", "_checked_type_", "checked_type_"}
 """Fields that all nodes of programs have in TVM."""
 
 
@@ -256,7 +260,7 @@ def make(type_key: str, fields: Mapping[str, AnyValue], strict: bool = False) ->
         raise
     except (TypeError, ValueError, OverflowError) as error:
         raise JSONError(f"{type_key} cannot be made from its fields: {error}") from error
-    unknown = [name for name in fields if name not in given.read | _COMMON] if strict else []
+    unknown = [name for name in fields if name not in given.read | _COMMON | IGNORED] if strict else []
     if unknown:
         raise JSONError(f"{type_key} has no field {unknown[0]!r}{did_you_mean(unknown[0], given.read, 1)}")
     type_ = fields.get("_checked_type_")

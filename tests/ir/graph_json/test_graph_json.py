@@ -259,6 +259,7 @@ def test_nodes_are_made_from_fields() -> None:
     shared = make_node("relay.Id", name_hint="y")
     one, other = (make_node("relay.Var", vid=shared, type_annotation=TensorType((2,)), span=None) for _ in range(2))
     assert one is other
+    assert make_node("IRModule", functions={}, global_var_map_={}, source_map=None).functions == {}
     with pytest.raises(JSONError, match=r"^relay.Tuple has no field 'fieldz'; did you mean fields\?$"):
         make_node("relay.Tuple", fieldz=[x])
     with pytest.raises(JSONError, match=r"^relay.Call has no field 'atrs'; did you mean attrs\?$"):
