@@ -512,7 +512,6 @@ def substitute(type_: Type, solution: Mapping[TypeVar, Type]) -> Type:
                 if param in taken:  # avoids capturing a substituted parameter
                     names = (TypeVar(f"{param.name}{number}", param.kind) for number in count(1))
                     params[i] = inner[param] = next(name for name in names if name not in {*taken, *params, *occurring(type_)})
-        bare = FuncType(type_.arg_types, type_.ret_type, None, type_.type_constraints)
-        made = cast(FuncType, map_parts(bare, lambda part: substitute(part, inner)))
-        return FuncType(made.arg_types, made.ret_type, params, made.type_constraints) if params else made
+        constraints = [cast(TypeRelation, substitute(constraint, inner)) for constraint in type_.type_constraints]
+        return FuncType([substitute(arg, inner) for arg in type_.arg_types], substitute(type_.ret_type, inner), params, constraints)
     return map_parts(type_, lambda part: substitute(part, solution))
