@@ -183,8 +183,8 @@ def test_the_first_difference_is_named(a: str, b: str, message: str) -> None:
     ("a", "b", "message"),
     [
         (matching("Cons(%a, _) => %a, Nil => 1i8"), matching("Cons(%a, _) => %a, Nil => 1i8", "?"), "at @main.body: a complete match"),
-        (matching("Cons(%a, _) => %a"), matching("Cons(_, %a) => 1i8"), "at @main.body: the patterns of two arms differ"),
-        (matching("Cons(%a, _) => %a"), matching("Cons(%a, _) => 1i8"), "at @main.body.clauses[0]: Var against Constant"),
+        (matching("Cons(%a, _) => %a", "?"), matching("Cons(_, %a) => 1i8", "?"), "at @main.body: the patterns of two arms differ"),
+        (matching("Cons(%a, _) => %a", "?"), matching("Cons(%a, _) => 1i8", "?"), "at @main.body.clauses[0]: Var against Constant"),
         (matching("%a => %a"), matching("%a => %x"), "at @main.body.clauses[0]: the variable %a against %x, which is bound elsewhere"),
         (matching("_ => 1, Nil => 2"), matching("_ => 1"), "at @main.body: Match of 3 parts against 2"),
         ("def @f() { 1 }", "def @g() { 1 }", "in its functions: f against g"),
