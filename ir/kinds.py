@@ -23,6 +23,7 @@ def check_kind(t: Type | TypeData, mod: IRModule | None = None) -> TypeKind:
     The parts of tuples, functions and references, and the arguments of relations and of data types, must be of the kind `Type`. A data type
     must have as many arguments as its definition has parameters. Raises InferError otherwise.
 
+    >>> from passat.ir.types import TupleType
     >>> check_kind(TupleType([TypeVar("A")])).name, check_kind(GlobalTypeVar("List")).name
     ('Type', 'AdtHandle')
     """

@@ -11,6 +11,7 @@ from passat.ir.walks import preorder
 def all_type_vars(node: Expr | Type) -> list[TypeVar]:
     """Returns the type parameters in annotations, declared results, type arguments and parameter lists, without duplicates, in order.
 
+    >>> from passat.ir.types import TupleType
     >>> a = TypeVar("a")
     >>> all_type_vars(FuncType([a], TupleType([a, TypeVar("b")]), [a]))
     [a, b]
