@@ -170,11 +170,15 @@ class Op(Registered, Expr):
         self.arity = len(self.operand_names)
         self.defaults = {name: parameter.default for name, parameter in self.attr_params.items()}
 
+    @property
+    def operand_count(self) -> str:
+        """The number of operands, as messages name it."""
+        return f"{self.arity} operand{'s' * (self.arity != 1)}"
+
     def __call__(self, *args: Expr, span: Span | None = None, **attrs: AnyValue) -> Call:
         """Builds a call. Raises OpTypeError for a wrong number of operands, and for unknown or missing attributes."""
         if not self.variadic and len(args) != self.arity:
-            operands = f"operand{'s' * (self.arity != 1)} ({', '.join(self.operand_names)})"
-            raise OpTypeError(f"{self.name} takes {self.arity} {operands}, but got {len(args)}")
+            raise OpTypeError(f"{self.name} takes {self.operand_count} ({', '.join(self.operand_names)}), but got {len(args)}")
         return Call(self, args, self.bind_attrs(attrs), span=span)
 
     @staticmethod
@@ -244,7 +248,7 @@ class Op(Registered, Expr):
     def _relate(self, operands: Sequence[object], types: Sequence[Type], attrs: Attrs) -> Type:
         try:
             if not self.variadic and len(types) != self.arity:
-                raise OpTypeError(f"takes {self.arity} operand{'s' * (self.arity != 1)}, but got {len(types)}")
+                raise OpTypeError(f"takes {self.operand_count}, but got {len(types)}")
             return _well_formed(self.relation(*operands, **attrs))
         except Exception as error:
             if self.is_own and not isinstance(error, (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)):

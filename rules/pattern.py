@@ -261,8 +261,7 @@ class PCall(Pattern):
             given = self.attrs.keys()
             self.attrs |= {name: value for name, value in op.defaults.items() if name not in given and value is not REQUIRED}
         if not op.variadic and len(self.args) != op.arity:
-            operands = f"operand{'s' * (op.arity != 1)} ({', '.join(op.operand_names)})"
-            raise RuleError(f"{op.name} takes {op.arity} {operands}, but the pattern gives {len(self.args)}")
+            raise RuleError(f"{op.name} takes {op.operand_count} ({', '.join(op.operand_names)}), but the pattern gives {len(self.args)}")
         for name, value in self.attrs.items():
             if name == "attrs":
                 if not isinstance(value, AttributeTerm):

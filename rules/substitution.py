@@ -107,6 +107,15 @@ class Maker(Protocol):
         """The type of an e-class."""
 
 
+def rejection_by(call: Guard | Computed, error: Reject | TypeQueryError) -> Reject:
+    """The rejection by a guard or computed value whose function raised an error, or by the one in it that rejected first."""
+    if isinstance(error, TypeQueryError):
+        return Reject(str(error), by=call)
+    if error.by is None:
+        error.by = call
+    return error
+
+
 class Substitution:
     """The bindings of a rule's holes. `attrs` are the values of attribute holes."""
 
@@ -129,12 +138,8 @@ class Substitution:
         try:
             with np.errstate(all="ignore"):
                 return call.function(*values)
-        except Reject as rejection:
-            if rejection.by is None:
-                rejection.by = call
-            raise
-        except TypeQueryError as error:
-            raise Reject(str(error), by=call) from None
+        except (Reject, TypeQueryError) as error:
+            raise rejection_by(call, error) from None
 
     def value(self, argument: AnyValue) -> AnyValue:
         """The argument that a guard or computed value gets."""

@@ -265,7 +265,7 @@ def make(type_key: str, fields: Mapping[str, AnyValue], strict: bool = False) ->
         raise JSONError(f"{type_key} has no field {unknown[0]!r}{did_you_mean(unknown[0], given.read, 1)}")
     type_ = fields.get("_checked_type_")
     if isinstance(made, Expr) and type_ is not None:
-        made.assume_type(Fields(type_key, fields).of("_checked_type_", Type))
+        made.assume_type(given.of("_checked_type_", Type))
     return made
 
 

@@ -14,7 +14,7 @@ from passat.rules.engine.graph import Graph, NewNode
 from passat.rules.guards import Guard, Reject, Term
 from passat.rules.pattern import Computed, Pattern, PCall, RuleError
 from passat.rules.rule import EAGER
-from passat.rules.substitution import CallTerm, Substitution
+from passat.rules.substitution import CallTerm, Substitution, rejection_by
 
 if TYPE_CHECKING:
     from passat.rules.engine.matching import Matcher
@@ -52,12 +52,8 @@ class Bindings(Substitution):
         values = [LazyTerm(graph, graph.find(row[column])) if column >= 0 else self.value(arg) for column, arg in columns]
         try:
             return graph.ask(call.function, values, decides=decides)
-        except Reject as rejection:
-            if rejection.by is None:
-                rejection.by = call
-            raise
-        except TypeQueryError as error:
-            raise Reject(str(error), by=call) from None
+        except (Reject, TypeQueryError) as error:
+            raise rejection_by(call, error) from None
         except (OpTypeError, InferError, RuleError, MemoryError):
             raise
         except Exception as error:

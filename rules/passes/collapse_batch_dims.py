@@ -218,7 +218,7 @@ class _Region:
 
     def is_biased(self, call: Expr) -> bool:
         """True if the call adds a bias to a product without other readers."""
-        if not isinstance(call, Call) or not is_call_of(call, "add") or tensor_type(call.checked_type).dtype not in FLOATS:
+        if not is_call_of(call, "add") or tensor_type(call.checked_type).dtype not in FLOATS:
             return False
         pairs = (call.args, call.args[::-1])
         products = [(a, b) for a, b in pairs if id(a) in self.calls and is_call_of(a, "nn.matmul") and len(self.users[id(a)]) == 1]

@@ -195,10 +195,10 @@ def _defaults(function: "FunctionProto") -> dict[str, bytes | None]:
 
 def _interface(one: "ModelProto", other: "ModelProto") -> Iterator[str]:
     """The differences of the models' metadata and interfaces."""
+    from passat.ir.onnx.scope import open_inputs  # needs onnx
+
     if one.ir_version != other.ir_version:
         yield f"the IR version {one.ir_version} became {other.ir_version}"
-    from passat.ir.onnx.scope import open_inputs
-
     yield from _opset_changes(one, other)
     interfaces = (("input", open_inputs(one.graph), open_inputs(other.graph)), ("output", one.graph.output, other.graph.output))
     for what, before, after in ((what, _types(mine), _types(theirs)) for what, mine, theirs in interfaces):
