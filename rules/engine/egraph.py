@@ -91,6 +91,11 @@ class EGraph:
         except BaseException as error:
             raise _engine_error(error) from error
 
+    def end(self) -> None:
+        """Discards egglog's e-graph, which only this thread may do: what still refers to this object, such as a traceback, may be left to
+        the garbage collector, which runs in any thread."""
+        del self._egraph
+
     def declare(self, symbol: str, arity: int, payload: bool) -> None:
         """Declares a symbol of `arity` operands, with or without an integer payload; idempotent."""
         if symbol in self._declared:
@@ -294,10 +299,14 @@ class EGraphs(threading.local):
                 'ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"))'
             )
         egraph, self._free = self._free or EGraph(), None
-        yield egraph
-        if egraph.uses < USES:
-            egraph.wipe()
-            self._free = egraph
+        try:
+            yield egraph
+            if egraph.uses < USES:
+                egraph.wipe()
+                self._free = egraph
+        finally:
+            if self._free is not egraph:
+                egraph.end()
 
 
 _LIVE: Final[WeakSet[EGraph]] = WeakSet()

@@ -12,7 +12,7 @@ PROGRAM = Path(__file__).with_name("without_posix.py")
 
 
 def external(path: Path) -> None:
-    """A model of two products by a weight with bytes that end lines, which lies in another file."""
+    """A sum with zero and a product by a weight, which lies in another file and has bytes that end lines."""
     weight = np.full((16, 64), np.frombuffer(b"\r\n\n\r", np.float32)[0])
     nodes = [helper.make_node("Add", ["x", "zero"], ["a"]), helper.make_node("MatMul", ["a", "w"], ["y"])]
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("x", (2, 16)), ("y", (2, 64)))]
