@@ -33,6 +33,7 @@ from passat.rules.engine.egraph import EGraph
 from passat.rules.engine.engine import Engine
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.limits import Limits
+from passat.rules.engine.mirror import Mirror
 from passat.rules.engine.report import EngineReport
 from passat.rules.engine.saturate import Saturator
 
@@ -42,8 +43,8 @@ CHAINS: Final = (5_000, 50_000)
 
 PHASES: Final[dict[str, tuple[tuple[Any, str], ...]]] = {
     "load": ((Graph, "load"),),
-    "match": ((Saturator, "_search"), (EGraph, "step")),
-    "decide": ((Saturator, "_decide"), (Saturator, "_follow")),
+    "match": ((Saturator, "_walk"), (EGraph, "step")),
+    "decide": ((Saturator, "_decide"), (Mirror, "_merge")),
     "apply": ((EGraph, "load"), (EGraph, "wipe")),
     "extract": ((importlib.import_module("passat.rules.engine.engine"), "extract"),),
     "rebuild": ((importlib.import_module("passat.rules.engine.engine"), "rebuild"),),

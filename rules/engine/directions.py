@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from passat.ir.op import Op
-from passat.rules.engine.graph import Symbol
+from passat.rules.engine.graph import Graph, Symbol
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Matcher
-from passat.rules.engine.variant import symbol_of
+from passat.rules.engine.variant import Variant, symbol_of
 from passat.rules.expansion import Expansion, fixed_terms, loose
 from passat.rules.holes import OperatorHole
 from passat.rules.multi_pattern import MultiRule
@@ -144,3 +144,28 @@ def reachable(present: Iterable[Symbol], stages: Sequence[Stage], eager: Collect
                 known |= made
         grown = len(known) > before
     return found
+
+
+class StageQuery(NamedTuple):
+    """A query of a stage: a variant of a matcher."""
+
+    matcher: Matcher
+    variant: Variant
+    stage: int
+
+
+def queries_of(graph: Graph, stages: Sequence[Stage]) -> list[StageQuery]:
+    """The queries for a program: those of rules that may match, in the order of stages and rules. Multi-pattern rules may create any
+    operator of their right sides."""
+    present = set(graph.symbols)
+    if any(grouper.symbols <= present for stage in stages for grouper in stage.groupers):
+        possible = {each: each.matchers for stage in stages for each in stage.rules}
+    else:
+        possible = reachable(present, stages, () if graph.eager is None else graph.eager.makes)
+    return [
+        StageQuery(matcher, variant, number)
+        for number, stage in enumerate(stages)
+        for each in stage.rules
+        for matcher in possible.get(each, ())
+        for variant in matcher.variants
+    ]

@@ -82,7 +82,7 @@ def _matched(saturator: Saturator) -> dict[str, set[int]]:
         assert isinstance(step.matcher, Matcher), "multi-pattern rules do not lower"
         cls, key = find(step.unions[0][0]), graph.key(step.matched[0].nodes[0])
         nodes = gone.setdefault(without_operators(step.rule), set())
-        nodes |= {node for node in saturator.members.get(cls, [cls]) if graph.key(node) == key}
+        nodes |= {node for node in graph.members.get(cls, [cls]) if graph.key(node) == key}
     return dict(sorted(gone.items()))
 
 
@@ -202,7 +202,7 @@ class Engine:
         if result.unions or graph.applied or changed_leaf or (self.merge and graph.merged):
             report.merged += graph.merged
             extraction = extract(
-                *(graph, [root], saturator.members, saturator.initial, self.model, self.exact_seconds, saturator.together),
+                *(graph, [root], graph.members, saturator.initial, self.model, self.exact_seconds, saturator.together),
                 rank=self.rank,
                 results=_results(graph, root, returned),
                 accept=lambda choice: self._lost(graph, choice) is None,
@@ -255,7 +255,7 @@ class Engine:
             problem = f"{said}, until saturation {saturator.result.stopped}{ended}"
         elif gone := _matched(saturator):
             every, top = set[int]().union(*gone.values()), graph.find(root)
-            space = Space.of_graph(graph, saturator.members, self.model, _results(graph, root, returned))
+            space = Space.of_graph(graph, graph.members, self.model, _results(graph, root, returned))
             choice = _without(space, every, top)
             if choice is None:
                 without, problem = _circular(space, gone, top), "the results depend on the calls that are replaced"

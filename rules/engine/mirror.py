@@ -1,31 +1,38 @@
-"""Mirrors a graph in egglog: sends nodes and unions, receives merges and matches. Since egglog cannot be stopped within an iteration, the
-number of matches is predicted before."""
+"""Mirrors a graph in egglog: sends nodes and unions, receives merges, which change the graph's facts, and matches."""
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from math import prod
-from typing import Final
+from typing import Final, NamedTuple
 
+from passat.rules.engine.directions import StageQuery
 from passat.rules.engine.edges import Edges
 from passat.rules.engine.egraph import EGraphs, Query
-from passat.rules.engine.graph import Graph, Symbol
-from passat.rules.engine.matching import Matcher
-from passat.rules.engine.variant import Variant
+from passat.rules.engine.graph import TUPLE, Graph, Symbol
 
 _EGRAPHS: Final = EGraphs()
 
-Asked = tuple[Matcher, Variant, int]
-"""A query: the matcher, its variant, and its stage."""
+Matches = dict[int, list[tuple[int, ...]]]
+"""Matches by query number."""
 Retired = dict[Symbol, list[tuple[int, ...]]]
 """Nodes to retire, by symbol: the operands of each, and its payload if it has one."""
 
 
-class Mirror:
-    """An egglog e-graph that mirrors a graph. Borrowed on the first query, returned by `close`."""
+class Step(NamedTuple):
+    """The outcome of an iteration of egglog: the new matches, the e-classes whose facts changed, and the unions that follow from eager
+    rules, which egglog does not know yet."""
 
-    def __init__(self, graph: Graph, queries: Sequence[Asked], edges: Edges) -> None:
+    matches: Matches
+    learned: set[int]
+    unions: list[tuple[int, int]]
+
+
+class Mirror:
+    """An egglog e-graph that mirrors a graph. Borrowed by `begin`, returned by `close`."""
+
+    def __init__(self, graph: Graph, queries: Sequence[StageQuery], edges: Edges) -> None:
         self.begun = False
+        self.merged = 0
+        """The number of merged e-classes."""
         self._graph = graph
         self._queries = queries
         self._edges = edges
@@ -35,15 +42,18 @@ class Mirror:
         self._numbers: dict[int, int] = {}
         self._allowed: set[int] = set()
         self._loaded = 0
+        self._unions: list[tuple[int, int]] = []
+        """The unions that egglog was given since its last iteration."""
         self._visible: list[Symbol] = []
 
     def close(self) -> None:
         """Returns the e-graph. After a failure it is not reused."""
         self._lease.close()
 
-    def abandon(self) -> None:
-        """Discards the e-graph after a failure."""
+    def abandon(self, unions: Iterable[tuple[int, int]]) -> None:
+        """Discards the e-graph after a failure. Makes the unions that it was given, and further ones, in the graph."""
         self._lease.pop_all()
+        self._merge([*self._unions, *unions])
 
     def begin(self, first: int = 0) -> None:
         """Borrows an e-graph for a stage. Queries of this and later stages may be asked if their operators occur or may be created."""
@@ -84,6 +94,7 @@ class Mirror:
 
     def load(self, unions: Iterable[tuple[int, int]], retired: Retired) -> None:
         """Loads the nodes added to the graph since the last call, makes unions, and retires nodes."""
+        self._unions += unions
         graph, visible = self._graph, self._visible
         rows: dict[str, list[str]] = {symbol.name: [] for symbol in visible}
         table = {
@@ -111,122 +122,63 @@ class Mirror:
             graph.retired.update(node for node in known if node is not None)
         self._egraph.load({"bare": bare, **rows}, unions)
 
-    def step(self, asked: Sequence[int] = ()) -> tuple[list[tuple[int, ...]], dict[int, list[tuple[int, ...]]]]:
-        """The merges, and the new matches of some queries that can match."""
+    def step(self, asked: Sequence[int] = ()) -> Step:
+        """Runs some queries that can match, and merges the e-classes of the graph that egglog has merged."""
         known = list(map(self._known_as, asked))
         moved, found = self._egraph.step(list(dict.fromkeys(known)))
-        return moved, {number: found[mine] for number, mine in zip(asked, known, strict=True)}
+        learned, unions = self._merge(moved)
+        return Step({number: found[mine] for number, mine in zip(asked, known, strict=True)}, learned, unions)
+
+    def _merge(self, pairs: Iterable[tuple[int, ...]]) -> tuple[set[int], list[tuple[int, int]]]:
+        """Merges e-classes of the graph. Returns the e-classes whose facts changed, and the unions that follow from eager rules."""
+        graph, learned = self._graph, set()
+        merged: list[tuple[int, int]] = []
+        unions: list[tuple[int, int]] = []
+        self._unions = []
+        self._edges.extend()
+        for pair in pairs:
+            kept, gone = sorted(map(graph.find, pair))
+            if kept == gone:
+                continue
+            if (kept in graph.constants) != (gone in graph.constants):
+                learned.add(kept)
+            self._edges.unite(kept, gone)
+            graph.unite(kept, gone)
+            merged.append((kept, gone))
+        self.merged += len(merged)
+        if learned and graph.eager is not None and graph.eager.about_calls:
+            folded, unions = _update_users(graph, learned)
+            learned |= folded
+        if any(analysis.names_classes for analysis in graph.facts):
+            learned |= {kept for kept, _ in merged}
+        return learned.union(*[facts.update(merged, learned) for facts in graph.facts.values()]), unions
 
 
-LARGE: Final = 16
-"""Minimum number of nodes of a large e-class. If its users belong to the same e-class, a pattern of five calls matches a million times. The
-prediction takes about 3 ms; no transformer export has such a large e-class."""
-
-
-def may_explode(graph: Graph, initial: int) -> bool:
-    """True if a prediction is worthwhile: the graph has grown well beyond `initial` nodes, or has a large e-class."""
-    return len(graph) >= 2 * initial + 10_000 or max(map(len, graph.members.values()), default=1) >= LARGE
-
-
-def excessive(graph: Graph, queries: Sequence[Asked], asked: Iterable[int], most: int) -> list[int]:
-    """The queries that would each find more than `most` matches."""
-    candidates: _Candidates = {}
-    large = [number for number, bound in _bounds(graph, queries, asked).items() if bound > most]
-    return [number for number in large if _count(graph, queries[number], most, candidates) > most]
-
-
-def foresee(graph: Graph, queries: Sequence[Asked], asked: Iterable[int], most: int) -> bool:
-    """True if the queries would find more than `most` matches: an e-class of a thousand nodes that are not retired matches a thousand times
-    below each of its users. Counts them for the queries that may find most, until the bounds of the others suffice."""
-    bounds = _bounds(graph, queries, asked)
-    counted, left = 0, sum(bounds.values())
-    candidates: _Candidates = {}
-    for number in sorted(bounds, key=bounds.__getitem__, reverse=True):
-        if counted + left <= most:
-            return False
-        left -= bounds[number]
-        counted += _count(graph, queries[number], most, candidates)
-        if counted > most:
-            return True
-    return False
-
-
-_Candidates = dict[tuple[Symbol, int, Symbol], list[int]]
-"""The nodes of a symbol whose operand at a place may be a node of another symbol."""
-
-
-def _count(graph: Graph, query: Asked, most: int, candidates: _Candidates) -> int:
-    """The number of matches of a query, up to some number; remembers the candidates for its root."""
-    matcher, variant, _ = query
-    edges = [(matcher.root, i, symbol) for i, symbol in _inner(variant)]
-    for edge in edges:
-        if edge not in candidates:
-            candidates[edge] = _having(graph, *edge)
-    return _ways(graph, variant, min([candidates[edge] for edge in edges], key=len), most)
-
-
-def _bounds(graph: Graph, queries: Sequence[Asked], asked: Iterable[int]) -> dict[int, int]:
-    """Numbers of matches that the queries with inner terms cannot exceed, from the most nodes of a symbol that an e-class has."""
-    roots = Counter(graph.symbols)
-    most: dict[Symbol, int] = {}
-    for nodes in graph.members.values():
-        for symbol, count in Counter([graph.symbols[node] for node in nodes if node not in graph.retired]).items():
-            most[symbol] = max(most.get(symbol, 1), count)
-    bounds: dict[int, int] = {}
-    for number in asked:
-        matcher, variant, _ = queries[number]
-        if _inner(variant):
-            ways = [most.get(symbol, 1) for *_, symbol in variant.steps if symbol is not None]
-            bounds[number] = roots[matcher.root] * prod(ways)
-    return bounds
-
-
-def _inner(variant: Variant) -> list[tuple[int, Symbol]]:
-    """The operands of the root that have a symbol, with their positions."""
-    return [(i, symbol) for whole, i, _, symbol in variant.steps if whole == 0 and symbol is not None]
-
-
-def _having(graph: Graph, root: Symbol, place: int, symbol: Symbol) -> list[int]:
-    """The nodes of a symbol whose operand at a place may be a node of another one."""
-    operands = graph.operands
-    nodes = [node for node, head in enumerate(graph.symbols) if head is root and node not in graph.retired]
-    return [node for node in nodes if _nodes(graph, operands[node][place], symbol)]
-
-
-def _nodes(graph: Graph, cls: int, symbol: Symbol) -> list[int]:
-    """The nodes of an e-class that have a symbol and match."""
-    cls = graph.find(cls)
-    return [node for node in graph.members.get(cls, (cls,)) if graph.symbols[node] is symbol and node not in graph.retired]
-
-
-Below = dict[int, list[tuple[int, int, Symbol]]]
-"""The terms of a left side below each register, as (operand, register, symbol)."""
-
-
-def _ways(graph: Graph, variant: Variant, candidates: Sequence[int], most: int) -> int:
-    """The number of ways in which a pattern matches at some nodes, ignoring equality of holes; any number above `most` once it exceeds
-    that."""
-    below: Below = {}
-    for whole, i, part, symbol in variant.steps:
-        if symbol is not None:
-            below.setdefault(whole, []).append((i, part, symbol))
-    return _ways_at(graph, below, 0, candidates, most, {})
-
-
-def _ways_at(graph: Graph, below: Below, register: int, nodes: Sequence[int], most: int, known: dict[tuple[int, int], int]) -> int:
-    """The number of ways in which the part of a pattern in a register matches at some nodes. A closure would refer to itself, and so keep
-    the graph until the next garbage collection."""
-    find, operands, total = graph.find, graph.operands, 0
-    for node in nodes:
-        ways = 1
-        for i, part, symbol in below.get(register, ()):
-            key = (part, find(operands[node][i]))
-            if key not in known:
-                known[key] = _ways_at(graph, below, part, _nodes(graph, key[1], symbol), most, known)
-            ways *= known[key]
-            if not ways:
-                break
-        total += ways
-        if total > most:
-            break
-    return total
+def _update_users(graph: Graph, learned: Iterable[int]) -> tuple[set[int], list[tuple[int, int]]]:
+    """Applies eager rules to users of e-classes that became constant, and in turn to their users. Returns the e-classes that became
+    constant, and the unions to make."""
+    users: dict[int, list[int]] = {}
+    for node, operands in enumerate(graph.operands):
+        for operand in operands:
+            users.setdefault(graph.find(operand), []).append(node)
+    folded: set[int] = set()
+    unions: list[tuple[int, int]] = []
+    work = list(learned)
+    while work:
+        for user in users.get(work.pop(), ()):
+            cls = graph.find(user)
+            if cls in graph.constants:
+                continue
+            if graph.symbols[user].kind == TUPLE:
+                known = graph.learn_tuple(user)
+            else:
+                made = graph.make_again(user)
+                known = made >= 0 and graph.find(made) in graph.constants
+                if known:
+                    graph.constants[cls] = graph.constants[graph.find(made)]
+                if made >= 0 and graph.find(made) != cls:
+                    unions.append((cls, made))
+            if known:
+                folded.add(cls)
+                work.append(cls)
+    return folded, unions

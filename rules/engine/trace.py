@@ -117,7 +117,7 @@ class Trace:
         self.runs.append(
             Run(
                 *(self.pass_name, self.function, body, result, done.graph, root, done.initial, tuple(done.stages), done.result),
-                *(steps.applications, steps.rejected, done.members, done.provenance, space, choice, steps.banned, self.owners),
+                *(steps.applications, steps.rejected, done.graph.members, done.provenance, space, choice, steps.banned, self.owners),
                 *(steps.retired, steps.cut),
             )
         )

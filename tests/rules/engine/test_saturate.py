@@ -38,14 +38,14 @@ def saturate(body: Expr, *rules: Rule, fold: bool = False, limits: Limits | None
 
 def heads(saturator: Saturator, cls: int) -> list[str]:
     """The operators of the nodes of an e-class."""
-    nodes = saturator.members.get(saturator.graph.find(cls), [cls])
+    nodes = saturator.graph.members.get(saturator.graph.find(cls), [cls])
     return sorted(str(saturator.graph.symbols[node].op or saturator.graph.symbols[node].kind) for node in nodes)
 
 
 def test_a_program_without_matches_needs_no_round() -> None:
     found = saturate(ops.exp(a), NEGATE)
     assert (found.result.rounds, found.result.unions, found.result.stopped) == (0, 0, SATURATED)
-    assert found.members == {}
+    assert found.graph.members == {}
 
 
 def test_classes_of_several_nodes_have_members() -> None:
@@ -142,7 +142,7 @@ def test_users_of_new_constants_are_folded() -> None:
     value = found.graph.constants[root]
     assert isinstance(value, Tensor)
     assert value.uniform() == 2.0
-    assert any(found.graph.symbols[node].kind == CONST for node in found.members[root])
+    assert any(found.graph.symbols[node].kind == CONST for node in found.graph.members[root])
     without = saturate(body, clear)
     assert without.graph.find(without.graph.ids[id(body)]) not in without.graph.constants
 
@@ -185,7 +185,7 @@ def test_two_saturations_of_one_program_are_equal() -> None:
     body = (a + b) + (ops.exp(a) + b)
     associate = ((x + y) + z >> x + (y + z)).exploring().named("R.associate")
     first, second = (saturate(body, associate, COMMUTE, limits=Limits(rounds=6)) for _ in range(2))
-    assert first.members == second.members
+    assert first.graph.members == second.graph.members
     assert first.graph.operands == second.graph.operands
     assert first.provenance == second.provenance
 
@@ -212,7 +212,7 @@ def test_the_links_of_a_chain_are_merged_from_its_start_on() -> None:
     found = saturate(body, merge, fold=True)
     assert found.result.rules["R.merge"].matches == 39
     assert len(found.graph) < 4 * 40
-    root = found.members[found.graph.find(found.graph.ids[id(body)])]
+    root = found.graph.members[found.graph.find(found.graph.ids[id(body)])]
     assert [0 in found.graph.operands[node] for node in root] == [False, True]
     deep: Expr = a
     for _ in range(40):
@@ -262,5 +262,5 @@ def test_forms_that_differ_in_the_rounding_of_constants_are_made_once() -> None:
     merge = ((x * c) * d >> x * (c * d)).exploring().named("R.merge")
     body = chain(8)
     found = saturate(body, merge, fold=True)
-    assert len(found.members[found.graph.find(found.graph.ids[id(body)])]) == 8  # one for each part of the chain that ends here
-    assert sum(map(len, found.members.values())) == sum(range(2, 9))
+    assert len(found.graph.members[found.graph.find(found.graph.ids[id(body)])]) == 8  # one for each part of the chain that ends here
+    assert sum(map(len, found.graph.members.values())) == sum(range(2, 9))
