@@ -10,9 +10,10 @@ from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, 
 from passat.ir.infer import InferError, infer_type
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
-from passat.rules.engine.graph import CALL, CONST, GET, TUPLE, Graph, Symbol
+from passat.rules.engine.graph import Graph
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Matcher
+from passat.rules.engine.symbols import CALL, CONST, GET, TUPLE, Symbol
 from passat.rules.engine.trace import Application, Run
 from passat.rules.engine.variant import HOLES, Placed, symbol_of
 from passat.rules.pattern import Pattern, PConst, PLiteral, PVar, pattern_parts

@@ -13,9 +13,10 @@ from passat.ir.op import Op
 from passat.ir.traverse import post_order, rewrite
 from passat.rules.checking.trying import Checked
 from passat.rules.cost import ROOFLINE, program_cost
-from passat.rules.engine.graph import Graph, Symbol
+from passat.rules.engine.graph import Graph
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.rebuild import rebuild
+from passat.rules.engine.symbols import Symbol
 from passat.rules.expansion import with_parts
 from passat.rules.guards import Guard
 from passat.rules.pattern import (

@@ -30,10 +30,11 @@ from passat.rules.checking.case import (
     rounding,
 )
 from passat.rules.engine.bindings import Bindings
-from passat.rules.engine.graph import TUPLE, Graph, symbol
+from passat.rules.engine.graph import Graph
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.rebuild import rebuild
+from passat.rules.engine.symbols import TUPLE, symbol
 from passat.rules.expansion import with_parts
 from passat.rules.guards import Check, Guard, Reject
 from passat.rules.multi_pattern import MultiRule

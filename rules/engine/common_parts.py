@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, combinations
 from typing import Final
 
-from passat.rules.engine.graph import Graph, Symbol
+from passat.rules.engine.graph import Graph
+from passat.rules.engine.symbols import Symbol
 
 MOST: Final = 6
 """Maximum number of operands of a chain and of a part: the number of parts is exponential."""

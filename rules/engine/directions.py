@@ -8,9 +8,10 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from passat.ir.op import Op
-from passat.rules.engine.graph import Graph, Symbol
+from passat.rules.engine.graph import Graph
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Matcher
+from passat.rules.engine.symbols import Symbol
 from passat.rules.engine.variant import Variant, symbol_of
 from passat.rules.expansion import Expansion, fixed_terms, loose
 from passat.rules.holes import OperatorHole

@@ -12,9 +12,10 @@ from typing import Final
 from passat.ir.expr import Expr
 from passat.ir.op import KnownValue
 from passat.ir.types import Type
-from passat.rules.engine.graph import CONST_SYMBOL, GET_SYMBOL, TUPLE, Decision, Graph, NewNode, Symbol
+from passat.rules.engine.graph import Decision, Graph, NewNode
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.report import RuleStatistics
+from passat.rules.engine.symbols import CONST_SYMBOL, GET_SYMBOL, TUPLE, Symbol
 from passat.rules.engine.variant import symbol_of
 from passat.rules.expansion import fitted, holes_in
 from passat.rules.guards import Reject, Term, knows_all_elements

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Set
 from typing import Any as AnyValue
 
 from passat.ir.tensor import Tensor
-from passat.rules.engine.graph import Graph, Symbol
+from passat.rules.engine.graph import Graph
+from passat.rules.engine.symbols import Symbol
 from passat.rules.engine.variant import Variant
 
 Edge = tuple[Symbol, int, Symbol]

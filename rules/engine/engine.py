@@ -22,12 +22,13 @@ from passat.ir.traverse import children, post_order, with_children
 from passat.rules.cost import ROOFLINE, CostModel, NodeCount, program_cost
 from passat.rules.engine.directions import Directions, Stage
 from passat.rules.engine.eager import Eager
-from passat.rules.engine.graph import CONST_SYMBOL, TUPLE, Graph, operands_of
+from passat.rules.engine.graph import Graph, operands_of
 from passat.rules.engine.limits import Limits, StopReason, interruptible
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.rebuild import rebuild
 from passat.rules.engine.report import EngineReport, Skipped
 from passat.rules.engine.saturate import Saturator
+from passat.rules.engine.symbols import CONST_SYMBOL, TUPLE
 from passat.rules.engine.trace import Steps, Trace
 from passat.rules.extraction.extract import Extraction, extract
 from passat.rules.extraction.ladder import NoProgramError, climb

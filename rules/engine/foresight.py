@@ -7,7 +7,8 @@ from operator import itemgetter
 from typing import Final
 
 from passat.rules.engine.directions import StageQuery
-from passat.rules.engine.graph import Graph, Symbol
+from passat.rules.engine.graph import Graph
+from passat.rules.engine.symbols import Symbol
 from passat.rules.engine.variant import Variant
 
 LARGE: Final = 16

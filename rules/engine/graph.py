@@ -21,44 +21,18 @@ from passat.ir.types import TensorType, TupleType, Type, refine
 from passat.rules.analysis import OPAQUE, Analysis, ENode, Facts
 from passat.rules.engine.deferred import evaluate
 from passat.rules.engine.report import RuleStatistics
+from passat.rules.engine.symbols import CALL, CONST_SYMBOL, GET, GET_SYMBOL, LEAF_SYMBOL, REGION, SYMBOLS, TUPLE, Symbol, symbol
 from passat.rules.substitution import Environment
 
 if TYPE_CHECKING:
     from passat.rules.engine.common_parts import CommonParts
     from passat.rules.engine.eager import Eager
 
-CALL: Final = "call"
-CONST: Final = "const"
-LEAF: Final = "leaf"
-TUPLE: Final = "tuple"
-GET: Final = "get"
 FIELD_RULE: Final = "TupleProjection.field"
 """The rule that projects a field of a tuple, which a graph applies itself when tuples become constant."""
-REGION: Final = "region"
-"""A branch, a match, or a call of a non-operator: opaque except for its operands in the surrounding dataflow."""
 _SMALL: Final = 4096
 """Constants up to this size in bytes share a node if their contents are equal. Larger ones share it if they are the same object or, with
 `compare_large`, if their contents are equal."""
-
-
-class Symbol:
-    """The head of a node: an operator at an arity, a tuple of a given length, a projection, a constant, or a leaf. Interned by `symbol`;
-    `name` is a valid egglog name. Calls with an `out_dtype` that operators do not have by default have a symbol of their own (`widens`), so
-    that no law of products matches them: such laws of integers hold modulo the size of one type."""
-
-    __slots__ = ("arity", "has_payload", "kind", "name", "op")
-
-    def __init__(self, kind: str, op: Op | None, arity: int, *, widens: bool = False) -> None:
-        self.kind = kind
-        self.op = op
-        self.arity = arity
-        text = op.name if op is not None else kind
-        self.name = "s_" + "".join(c if c.isalnum() else f"_{ord(c):x}_" for c in text) + f"_{arity}" + "_wide" * widens
-        # Calls carry an integer if the operator has attributes, or if each call is unique.
-        self.has_payload = kind in (CONST, LEAF, GET, REGION) or (op is not None and bool(op.attr_params or op.variadic or op.stateful))
-
-    def __repr__(self) -> str:
-        return self.name
 
 
 def operands_of(expr: Expr) -> tuple[Expr, ...]:
@@ -75,25 +49,9 @@ def operands_of(expr: Expr) -> tuple[Expr, ...]:
     return (expr.data,) if type(expr) is Match else ()
 
 
-_SYMBOLS: dict[tuple[str, Op | None, int, bool], Symbol] = {}
-
-
-def symbol(kind: str, op: Op | None, arity: int, *, widens: bool = False) -> Symbol:
-    """The interned symbol of a kind, operator and arity."""
-    found = _SYMBOLS.get((kind, op, arity, widens))
-    if found is None:
-        found = _SYMBOLS[kind, op, arity, widens] = Symbol(kind, op, arity, widens=widens)
-    return found
-
-
 def _dtype(expr: Expr) -> str | None:
     type_ = expr._checked_type or expr.checked_type
     return type_.dtype if isinstance(type_, TensorType) else None
-
-
-CONST_SYMBOL: Final = symbol(CONST, None, 0)
-LEAF_SYMBOL: Final = symbol(LEAF, None, 0)
-GET_SYMBOL: Final = symbol(GET, None, 1)
 
 
 class NewNode(NamedTuple):
@@ -185,7 +143,7 @@ class Graph:
         functions) is a leaf, or a region around operands.
         """
         ids, nodes = self.ids, self._nodes
-        known, seen, find_symbol = ids.get, nodes.get, _SYMBOLS.get
+        known, seen, find_symbol = ids.get, nodes.get, SYMBOLS.get
         plain = self.eager is None or not self.eager.about_calls
         stack: list[Expr] = [root]
         while stack:

@@ -14,7 +14,8 @@ from passat.ir.tensor import Tensor
 from passat.rules.engine.bindings import Bindings
 from passat.rules.engine.common_parts import CommonParts
 from passat.rules.engine.egraph import Query
-from passat.rules.engine.graph import CALL, CONST_SYMBOL, Graph, NewNode, Symbol, symbol
+from passat.rules.engine.graph import Graph, NewNode
+from passat.rules.engine.symbols import CALL, CONST_SYMBOL, Symbol, symbol
 from passat.rules.engine.variant import HOLES, Place, Placed, Variant, find_places, symbol_of
 from passat.rules.guards import Check, Guard, Reject
 from passat.rules.pattern import (

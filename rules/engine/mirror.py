@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 from passat.rules.engine.directions import StageQuery
 from passat.rules.engine.edges import Edges
 from passat.rules.engine.egraph import EGraphs, Query
-from passat.rules.engine.graph import TUPLE, Graph, Symbol
+from passat.rules.engine.graph import Graph
+from passat.rules.engine.symbols import TUPLE, Symbol
 
 _EGRAPHS: Final = EGraphs()
 

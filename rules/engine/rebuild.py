@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from passat.ir.expr import Call, Constant, Expr, Span, Tuple, TupleGetItem
 from passat.ir.traverse import children, with_children
-from passat.rules.engine.graph import CALL, CONST, GET, LEAF_SYMBOL, REGION, TUPLE, Graph, operands_of
+from passat.rules.engine.graph import Graph, operands_of
+from passat.rules.engine.symbols import CALL, CONST, GET, LEAF_SYMBOL, REGION, TUPLE
 
 _NEAR = 6
 _NEAR_NODES = 32

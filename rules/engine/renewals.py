@@ -4,8 +4,9 @@ from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from passat.rules.engine.graph import Graph, Symbol
+from passat.rules.engine.graph import Graph
 from passat.rules.engine.mirror import Retired
+from passat.rules.engine.symbols import Symbol
 from passat.rules.engine.variant import Variant
 
 

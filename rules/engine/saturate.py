@@ -9,12 +9,13 @@ from passat.rules.engine.directions import Stage, queries_of
 from passat.rules.engine.edges import Edges
 from passat.rules.engine.egraph import EngineError, Query
 from passat.rules.engine.foresight import excessive, foresee, may_explode
-from passat.rules.engine.graph import Graph, Symbol
+from passat.rules.engine.graph import Graph
 from passat.rules.engine.limits import Backoff, Budget, LimitReached, Limits, Shares, Stop, StopReason
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.mirror import Matches, Mirror
 from passat.rules.engine.renewals import Renewals
 from passat.rules.engine.report import Round, RuleStatistics, Saturation
+from passat.rules.engine.symbols import Symbol
 from passat.rules.engine.trace import Application, Steps
 from passat.rules.engine.variant import Placed
 from passat.rules.guards import Reject

@@ -6,7 +6,8 @@ from typing import Any as AnyValue
 from typing import Final, NamedTuple
 
 from passat.rules.engine.egraph import Query
-from passat.rules.engine.graph import CALL, CONST_SYMBOL, GET_SYMBOL, TUPLE, Graph, Symbol, symbol
+from passat.rules.engine.graph import Graph
+from passat.rules.engine.symbols import CALL, CONST_SYMBOL, GET_SYMBOL, TUPLE, Symbol, symbol
 from passat.rules.pattern import Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar, pattern_parts
 
 HOLES: Final = (PVar, PConst, PLiteral)

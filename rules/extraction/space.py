@@ -17,7 +17,8 @@ from passat.ir.cost import view
 from passat.ir.ops.linear import takes_bias
 from passat.ir.passat_error import PassatError
 from passat.rules.cost import EPSILON, LARGEST, ConstantAware, CostModel, price, price_apart, price_copied
-from passat.rules.engine.graph import CONST_SYMBOL, REGION, Graph, Symbol
+from passat.rules.engine.graph import Graph
+from passat.rules.engine.symbols import CONST_SYMBOL, REGION, Symbol
 
 
 class Bias(NamedTuple):

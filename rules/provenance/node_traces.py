@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from passat.ir.traverse import post_order
-from passat.rules.engine.graph import CONST, operands_of
+from passat.rules.engine.graph import operands_of
+from passat.rules.engine.symbols import CONST
 from passat.rules.engine.trace import Application, Run
 from passat.rules.pattern import PConst, PLiteral
 from passat.rules.provenance.pass_trace import PassEvent, Proof, counterparts, is_only_rebuilt, is_selected, only_readers

@@ -11,7 +11,8 @@ from passat.ir.module import IRModule
 from passat.ir.op import Op
 from passat.ir.traverse import post_order
 from passat.passmgr import PassInfo, PassInstrument, StageInfo
-from passat.rules.engine.graph import CONST, TUPLE, Decision, Graph, operands_of
+from passat.rules.engine.graph import Decision, Graph, operands_of
+from passat.rules.engine.symbols import CONST, TUPLE
 from passat.rules.engine.trace import Application, Trace
 from passat.rules.passes.selections import SELECTING
 

@@ -7,7 +7,8 @@ from passat.ir.expr import Call, Constant, Expr, TupleGetItem, Var
 from passat.ir.module import IRModule
 from passat.ir.traverse import post_order
 from passat.ir.types import TupleType
-from passat.rules.engine.graph import CONST, operands_of
+from passat.rules.engine.graph import operands_of
+from passat.rules.engine.symbols import CONST
 from passat.rules.engine.trace import Run
 from passat.rules.provenance.node_traces import SELECTED, Event, Index, name_of
 from passat.rules.provenance.pass_trace import PassEvent, counterparts, is_selected

@@ -17,11 +17,12 @@ from passat.ir.module import IRModule
 from passat.ir.traverse import bodies, children
 from passat.rules.engine.directions import Directions, Stage, expanded
 from passat.rules.engine.eager import Eager
-from passat.rules.engine.graph import CALL, CONST, GET, LEAF, TUPLE, Decision, Graph, operands_of
+from passat.rules.engine.graph import Decision, Graph, operands_of
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.limits import Limits
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.saturate import Saturator
+from passat.rules.engine.symbols import CALL, CONST, GET, LEAF, TUPLE
 from passat.rules.engine.trace import Application, Run, Steps
 from passat.rules.library import rule_sets
 from passat.rules.library.folding import ConstantFolding, DynamicToStatic, TupleProjection

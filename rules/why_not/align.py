@@ -5,8 +5,8 @@ from typing import Any as AnyValue
 from typing import Final, NamedTuple
 
 from passat.ir.tensor import Tensor
-from passat.rules.engine.graph import CALL, TUPLE, Symbol
 from passat.rules.engine.matching import Matcher
+from passat.rules.engine.symbols import CALL, TUPLE, Symbol
 from passat.rules.engine.variant import symbol_of
 from passat.rules.pattern import AttrHole, Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar, pattern_parts, subterms
 from passat.rules.why_not.view import View

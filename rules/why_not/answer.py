@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from passat.ir.long_words import listed, with_short_words
 from passat.ir.tensor import Tensor
 from passat.rules.engine.bindings import Bindings
-from passat.rules.engine.graph import TUPLE
 from passat.rules.engine.grouping import Grouper
+from passat.rules.engine.symbols import TUPLE
 from passat.rules.guards import Reject
 from passat.rules.pattern import Pattern, PCall, PConst, PGet, PLiteral, PTuple
 from passat.rules.why_not.align import Alignment, Failure

@@ -7,7 +7,8 @@ import numpy as np
 
 from passat.ir.expr import Expr, TupleGetItem, Var
 from passat.ir.tensor import Tensor
-from passat.rules.engine.graph import CONST_SYMBOL, GET, LEAF, TUPLE, Graph, Symbol
+from passat.rules.engine.graph import Graph
+from passat.rules.engine.symbols import CONST_SYMBOL, GET, LEAF, TUPLE, Symbol
 from passat.rules.provenance.node_traces import name_of, names_of
 
 _DEPTH: Final = 2

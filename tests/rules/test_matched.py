@@ -15,8 +15,8 @@ from passat.ir.traverse import post_order
 from passat.passmgr import PassContext
 from passat.pipelines import build_pipeline
 from passat.rules import RuleSet, attribute, constant, each, joined, op, parts, rule_pass, tensors
-from passat.rules.engine.graph import Symbol
 from passat.rules.engine.grouping import Grouper
+from passat.rules.engine.symbols import Symbol
 from passat.rules.engine.trace import Application, Run, Trace
 from passat.rules.matched import Matched, matched_part
 from passat.rules.substitution import same_type

@@ -8,7 +8,8 @@ from typing import Final
 
 from passat.ir.expr import Var
 from passat.page.texts import Strings, attrs_text, constant_text, shown, type_text
-from passat.rules.engine.graph import CALL, CONST, GET, LEAF, Graph
+from passat.rules.engine.graph import Graph
+from passat.rules.engine.symbols import CALL, CONST, GET, LEAF
 from passat.rules.engine.trace import Run
 from passat.rules.rule import without_operators
 

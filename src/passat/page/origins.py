@@ -9,7 +9,8 @@ from passat.ir.module import IRModule
 from passat.ir.traverse import post_order
 from passat.report import Report
 from passat.rules.cost import CostModel
-from passat.rules.engine.graph import CALL, GET, TUPLE, Graph, operands_of
+from passat.rules.engine.graph import Graph, operands_of
+from passat.rules.engine.symbols import CALL, GET, TUPLE
 from passat.rules.engine.trace import Run
 from passat.rules.provenance.node_traces import NodeTraces
 from passat.rules.provenance.pass_trace import PassEvent, counterparts, identity_of, is_only_rebuilt

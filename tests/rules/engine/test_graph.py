@@ -11,19 +11,8 @@ from passat.ir.shape import SymDim
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType
 from passat.rules.engine.eager import Eager
-from passat.rules.engine.graph import (
-    CALL,
-    CONST,
-    CONST_SYMBOL,
-    GET_SYMBOL,
-    LEAF,
-    LEAF_SYMBOL,
-    REGION,
-    TUPLE,
-    Graph,
-    operands_of,
-    symbol,
-)
+from passat.rules.engine.graph import Graph, operands_of
+from passat.rules.engine.symbols import CALL, CONST, CONST_SYMBOL, GET_SYMBOL, LEAF, LEAF_SYMBOL, REGION, TUPLE, symbol
 from passat.rules.library.folding import ConstantFolding, DynamicToStatic, TupleProjection
 from passat.rules.pattern import op, tensors
 from tests.rules.building import const, func, numbers, ops, splat, tup, var

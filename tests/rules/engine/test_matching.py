@@ -6,8 +6,9 @@ import pytest
 from passat.ir.equality import structural_equal
 from passat.ir.expr import Expr, Function
 from passat.ir.shape import SymDim
-from passat.rules.engine.graph import Graph, Symbol, symbol
+from passat.rules.engine.graph import Graph
 from passat.rules.engine.matching import Matcher
+from passat.rules.engine.symbols import Symbol, symbol
 from passat.rules.guards import Check, Reject, Term, computed, guard, has_rank, is_constant, is_float
 from passat.rules.pattern import Pattern, RuleError, attributes, constants, number, op, tensors
 from passat.rules.rule import Rule

@@ -3,8 +3,9 @@
 from passat.ir.expr import Call, Constant, Expr, Function, If, Span, Tuple, TupleGetItem
 from passat.ir.infer import infer_type
 from passat.ir.op import get_op
-from passat.rules.engine.graph import CALL, GET_SYMBOL, TUPLE, Graph, symbol
+from passat.rules.engine.graph import Graph
 from passat.rules.engine.rebuild import rebuild
+from passat.rules.engine.symbols import CALL, GET_SYMBOL, TUPLE, symbol
 from tests.rules.building import const, func, ops, tup, var
 from tests.share import share
 

@@ -8,10 +8,11 @@ from passat.ir.expr import Expr
 from passat.ir.tensor import Tensor
 from passat.rules.engine.directions import Directions, Stage
 from passat.rules.engine.eager import Eager
-from passat.rules.engine.graph import CONST, Graph
+from passat.rules.engine.graph import Graph
 from passat.rules.engine.limits import SATURATED, Limits, StopReason
 from passat.rules.engine.report import RuleStatistics, Saturation
 from passat.rules.engine.saturate import Saturator
+from passat.rules.engine.symbols import CONST
 from passat.rules.engine.trace import Steps
 from passat.rules.guards import Reject, Term, guard, has_rank, is_constant
 from passat.rules.library.folding import ConstantFolding

@@ -6,7 +6,7 @@ import sys
 from passat.ir.op import get_op
 from passat.rules.engine.directions import Directions, Stage, reachable
 from passat.rules.engine.eager import Eager
-from passat.rules.engine.graph import CALL, Symbol, symbol
+from passat.rules.engine.symbols import CALL, Symbol, symbol
 from passat.rules.library.folding import DynamicToStatic
 from passat.rules.pattern import op, tensors
 from passat.rules.rule import Rule

@@ -15,7 +15,8 @@ from passat.ir.infer import infer_type
 from passat.ir.op import Op, get_op
 from passat.ir.types import Type
 from passat.rules.cost import EPSILON, CostModel, NodeCount
-from passat.rules.engine.graph import CALL, Graph, symbol
+from passat.rules.engine.graph import Graph
+from passat.rules.engine.symbols import CALL, symbol
 from passat.rules.extraction.extract import Extraction, extract
 from tests.rules.building import func, ops, splat, tup, var
 from tests.share import share

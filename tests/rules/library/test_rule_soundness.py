@@ -22,8 +22,8 @@ from passat.rules.checking.relations import circles, covered, enlarges, reducing
 from passat.rules.checking.report import rule_lines
 from passat.rules.checking.trial import Verdict
 from passat.rules.checking.trying import WRONG, triers
-from passat.rules.engine.graph import Symbol
 from passat.rules.engine.matching import Matcher
+from passat.rules.engine.symbols import Symbol
 from passat.rules.pattern import RuleError, op, tensor
 from passat.rules.rule import EAGER, Rule, RuleSetMeta
 from passat.rules.typecheck import check_types
