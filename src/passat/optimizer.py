@@ -8,12 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, ParamSpec, Protocol, get_args, get_origin
 
 from passat import apart
+from passat.acceptance import LooseRulesError, is_accepted, verify
 from passat.ir.collector import collector_paused
 from passat.ir.onnx import OnnxError
 from passat.job import Given, Job, begin
 from passat.kernel_library import library_beside, write_library
 from passat.log import LOG
-from passat.optimization import LooseRulesError, choose, is_accepted, read, run, verify, write_down
+from passat.optimization import read, run, write_down
+from passat.outcome import choose
 from passat.report import KERNELS, Report, bytes_of, histogram
 from passat.rules.engine.limits import interruptible
 from passat.runner import custom_operators

@@ -17,7 +17,7 @@ from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, to_onnx
 from passat.ir.onnx.frame import Frame
 from passat.ir.op import Op, get_op, list_ops
-from passat.optimization import NAMES_ONLY
+from passat.outcome import NAMES_ONLY
 from passat.passmgr import Pass, module_pass
 from passat.rules import RuleSet, op, tensors
 from passat.rules.checking.case import Unfit, build

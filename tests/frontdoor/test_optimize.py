@@ -152,9 +152,9 @@ def test_a_more_expensive_result_is_replaced_by_the_input() -> None:
 
 def test_the_input_is_priced_as_the_result_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """If its sizes are unknown, as many of them may be known once it is written and read again as of the result."""
-    monkeypatch.setattr("passat.optimization._has_unknown_sizes", lambda module: True)
-    monkeypatch.setattr("passat.optimization._cost", lambda module, prices: 1.0)
-    monkeypatch.setattr("passat.optimization._cost_as_written", lambda job, given, model, *rest: 2.0 + len(model.graph.node))
+    monkeypatch.setattr("passat.outcome._has_unknown_sizes", lambda module: True)
+    monkeypatch.setattr("passat.outcome._cost", lambda module, prices: 1.0)
+    monkeypatch.setattr("passat.outcome._cost_as_written", lambda job, given, model, *rest: 2.0 + len(model.graph.node))
     result = optimize(chain("Neg", "Neg", "Sin"))
     assert [node.op_type for node in result.model.graph.node] == ["Sin"]
     assert (result.report.kept, result.report.cost_before, result.report.cost_after) == ("", 5.0, 3.0)
