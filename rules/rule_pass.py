@@ -4,36 +4,33 @@ import functools
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import ClassVar, Final, Literal, NamedTuple, Protocol, Unpack, cast, runtime_checkable
+from typing import ClassVar, Final, NamedTuple, Protocol, Unpack, cast, runtime_checkable
 
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.ir.onnx_mapping import DEFAULT_OPSET
-from passat.passmgr import FunctionPass, Pass, PassContext, PassInfo, Place, register_option
+from passat.passmgr import FunctionPass, Pass, PassContext, PassInfo, Place
 from passat.passmgr.passes import nested_passes
-from passat.rules.cost import CostModel, CostName, Machine, MachineName, cost_model
+from passat.rules.cost import cost_model
 from passat.rules.engine.directions import Directions, Stage, expanded, groupers
 from passat.rules.engine.eager import Eager
 from passat.rules.engine.engine import Engine
-from passat.rules.engine.limits import Limits
 from passat.rules.engine.report import Ended, EngineReport, Inapplicable, Rejected, early_end
-from passat.rules.engine.trace import Trace
 from passat.rules.library.folding import TupleProjection
 from passat.rules.multi_pattern import MultiRule
 from passat.rules.pattern import RuleError
-from passat.rules.regions.regional import REGION_NODES
 from passat.rules.rule import (
     EAGER,
     LOWERING,
     MATH_LEVELS,
     MULTI_PATTERN,
-    REASSOCIATE,
     Rule,
     RuleSet,
     RuleSetMeta,
     equation_of,
     without_operators,
 )
+from passat.rules.rule_options import limits
 from passat.rules.substitution import Environment
 
 
@@ -95,94 +92,10 @@ def phases_of(given: Sequence[RuleSetMeta | Phase]) -> tuple[Phase, ...]:
     return tuple(phases)
 
 
-_DEFAULTS = Limits()
 ALWAYS: Final = (TupleProjection,)
 """Sets of eager rules that every rule pass runs besides its own."""
 _PROVEN: Final = 1e-7
 """A smaller gap is a rounding error."""
-
-register_option(
-    "rules.math",
-    Literal["exact", "reassociate", "finite"],
-    REASSOCIATE,
-    "What rules may do to floating-point values: exact = nothing; reassociate = change rounding and, where a rule says so, which "
-    "infinity or NaN results; finite = also assume no NaN or Inf.",
-)
-register_option("rules.nodes", int, _DEFAULTS.nodes, "Maximum number of nodes that one saturation adds to the program's.", minimum=0)
-register_option("rules.matches", int, _DEFAULTS.matches, "Maximum number of matches processed in one saturation.", minimum=0)
-register_option("rules.rounds", int, _DEFAULTS.rounds, "Maximum number of iterations of each phase of a saturation.", minimum=0)
-register_option(
-    "rules.seconds", float, None, "Maximum seconds of one saturation; with this limit, results depend on the machine.", minimum=0
-)
-register_option("rules.memory", float, _DEFAULTS.memory, "Maximum memory in megabytes that one saturation adds to the process.", minimum=0)
-register_option(
-    "rules.rule_matches",
-    int,
-    _DEFAULTS.rule_matches,
-    "Matches per iteration above which a rule is banned for a while (back-off; at least one for each node), and in all, per 200 nodes, "
-    "above which it ends (at least 5,000).",
-    minimum=0,
-)
-register_option(
-    "rules.unions",
-    int,
-    None,
-    "Maximum number of rule applications in the context, in order; used to bisect for a wrong one.",
-    minimum=0,
-)
-register_option("rules.trace", Trace, None, "A Trace that records all events of saturations.")
-register_option("rules.joint", bool, True, "Whether adjacent rule passes share one e-graph, as a stage of the pipeline.")
-register_option("rules.time_limit", float, None, "Maximum seconds of all saturations in the context.", minimum=0)
-register_option("rules.max_growth", int, 1 << 20, "Maximum bytes that one folded constant may add to the file.", minimum=0)
-register_option(
-    "rules.region_nodes",
-    int,
-    REGION_NODES,
-    "Functions with more nodes are cut into regions at narrow places, if at least half of the regions repeat.",
-    minimum=0,
-)
-register_option(
-    "rules.cost",
-    CostName | CostModel,
-    "roofline",
-    "The cost model: estimated seconds (roofline), the number of calls (nodes), measured seconds per operator on ONNX "
-    "Runtime (measured), or an object with a method call(op, types, result, attrs).",
-)
-register_option(
-    "rules.machine",
-    MachineName | Machine,
-    "default",
-    'The machine profile of the roofline model: built-in, this machine ("this": measured once and cached), or a profile '
-    "with flops and bandwidth per second, and seconds per operator launch.",
-)
-register_option(
-    "rules.exact",
-    float,
-    0.0,
-    "Seconds per saturation of exact search for a provably cheapest program (needs OR-tools: passat[exact]).",
-    minimum=0,
-)
-register_option(
-    "rules.opset",
-    int,
-    None,
-    "The ONNX opset of the written model, to which the input is converted; passes may create its operators. Defaults to the input's.",
-    minimum=1,
-)
-register_option(
-    "rules.pick",
-    dict[str, int],
-    {},
-    'Rank of the program that passes extract from their e-graphs: {"SimplifyExpr": 1} is the second best of SimplifyExpr, 0 the best.',
-    minimum=0,
-)
-register_option(
-    "rules.disabled",
-    list[str],
-    [],
-    "Rules (`Arithmetic.involution_twice`), their second directions (`Set.rule.back`) and rule sets (`Arithmetic`) to disable.",
-)
-
 
 COUNTERS: Final = {
     "rounds": "iterations of saturation",
@@ -341,7 +254,7 @@ class RulePass(FunctionPass):
     def _engine(self, mod: IRModule, ctx: PassContext) -> Engine:
         """The engine for a module. Passes may run in several threads at once, each with its own limits."""
         math, disabled = self._math(ctx), tuple(ctx.get_config("rules.disabled"))
-        limits, trace, pick = self._limits(ctx), ctx.get_config("rules.trace"), ctx.get_config("rules.pick")
+        limit, trace, pick = limits(ctx, self.rounds), ctx.get_config("rules.trace"), ctx.get_config("rules.pick")
         if (math, disabled) not in self._prepared:
             eager = Eager(rule for rule in self.declared if rule.kind == EAGER and not _left_out(rule, math, disabled))
             self._prepared[math, disabled] = self._stages(math, disabled), self._lowering(math, disabled), eager
@@ -349,30 +262,16 @@ class RulePass(FunctionPass):
         return Engine(
             stages,
             lowering=lowering,
-            limits=limits,
+            limits=limit,
             model=cost_model(ctx.get_config("rules.cost"), ctx.get_config("rules.machine")),
             eager=eager,
             environment=Environment(ctx.get_config("rules.max_growth"), read_opset(mod) or DEFAULT_OPSET, written_opset(mod, ctx)),
             merge=self.merge,
             exact_seconds=ctx.get_config("rules.exact"),
-            region_nodes=None if limits.unions is not None or trace is not None else ctx.get_config("rules.region_nodes"),
+            region_nodes=None if limit.unions is not None or trace is not None else ctx.get_config("rules.region_nodes"),
             rank=max(pick.get(name, 0) for name in self.picked_by),
             trace=trace,
         )
-
-    def _limits(self, ctx: PassContext) -> Limits:
-        """The limits of this run: those of the context, without what earlier passes have spent."""
-        given = {field: ctx.get_config(f"rules.{field}") for field in Limits._fields}
-        limits = Limits(**{field: value for field, value in given.items() if value is not None})
-        if self.rounds is not None:
-            limits = limits._replace(rounds=min(self.rounds, limits.rounds))
-        total = ctx.get_config("rules.time_limit")
-        if total is not None:
-            spent = sum(counters.get("seconds", 0.0) for counters in ctx.statistics.counters.values())
-            limits = limits._replace(seconds=min(limits.seconds, max(0.0, total - spent)))
-        if limits.unions is not None:
-            limits = limits._replace(unions=max(0, limits.unions - _applied(ctx)))
-        return limits
 
     def _stages(self, math: str, disabled: Sequence[str]) -> list[Stage]:
         """The stages of an engine, one per phase."""
@@ -448,13 +347,6 @@ def _directions(rule: Rule, disabled: Iterable[str]) -> Directions:
 
 
 _directions_without = functools.lru_cache(maxsize=4096)(Directions)
-
-
-def _applied(ctx: PassContext) -> int:
-    """The number of rule applications that the context has counted, excluding eager ones."""
-    every = ctx.statistics.counters.values()
-    fired = sum(int(count) for counters in every for key, count in counters.items() if key.startswith("fired:"))
-    return fired - sum(int(counters.get("eager", 0)) for counters in every)
 
 
 def _left_out(rule: Rule, math: str, disabled: Sequence[str]) -> str:
