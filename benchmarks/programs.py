@@ -17,7 +17,7 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType
 from passat.rules.guards import compose, is_all, is_identity, same_type
 from passat.rules.pattern import attributes, constant, op, tensors
-from passat.rules.rule import RuleSet
+from passat.rules.rule_set import RuleSet
 
 SIDE: Final = 4
 VARIABLES: Final = 8

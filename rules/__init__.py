@@ -5,8 +5,9 @@ from passat.rules.guards import Reject, Term, computed, guard
 from passat.rules.holes import cases, constants_of, operator, tensors_of
 from passat.rules.multi_pattern import each, joined, parts
 from passat.rules.pattern import RuleError, attribute, attributes, constant, constants, number, op, tensor, tensors, value
-from passat.rules.rule import Rule, RuleSet
+from passat.rules.rule import Rule
 from passat.rules.rule_pass import RulePass, phase, rule_pass
+from passat.rules.rule_set import RuleSet
 
 __all__ = [
     "CostError",

@@ -13,8 +13,9 @@ from passat.passmgr.planning.plan import Reason, Step
 from passat.passmgr.registry import is_registered
 from passat.rules import library
 from passat.rules.engine.directions import expanded
-from passat.rules.rule import Rule, RuleSetMeta, equation_of
+from passat.rules.rule import Rule, equation_of
 from passat.rules.rule_pass import RulePass
+from passat.rules.rule_set import RuleSetMeta
 
 _NAMED: Final = 3
 """Maximum number of passes, and of sets, that a sentence names."""

@@ -19,18 +19,9 @@ from passat.rules.engine.report import Ended, EngineReport, Inapplicable, Reject
 from passat.rules.library.folding import TupleProjection
 from passat.rules.multi_pattern import MultiRule
 from passat.rules.pattern import RuleError
-from passat.rules.rule import (
-    EAGER,
-    LOWERING,
-    MATH_LEVELS,
-    MULTI_PATTERN,
-    Rule,
-    RuleSet,
-    RuleSetMeta,
-    equation_of,
-    without_operators,
-)
+from passat.rules.rule import EAGER, LOWERING, MATH_LEVELS, MULTI_PATTERN, Rule, equation_of, without_operators
 from passat.rules.rule_options import limits
+from passat.rules.rule_set import RuleSet, RuleSetMeta
 from passat.rules.substitution import Environment
 
 

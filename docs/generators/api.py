@@ -22,7 +22,7 @@ MODULES: Final[Mapping[str, Sequence[str] | None]] = {
     "passat.rules.analysis": ("Analysis", "Fact", "Made"),
     "passat.rules.samples": None,
     "passat.rules.pattern": ("Pattern", "PVar", "PConst", "PNumber", "PValue", "PCall", "AttrHole", "Computed", "CaseValue", "OpNames"),
-    "passat.rules.rule": ("RuleSetMeta",),
+    "passat.rules.rule_set": ("RuleSetMeta",),
     "passat.rules.holes": ("OperatorHole", "CaseHole", "PartsHole"),
     "passat.rules.rule_pass": ("Phase",),
     "passat.passmgr": None,

@@ -7,8 +7,8 @@ from passat.passmgr import Pass
 from passat.rule_pages import INTRODUCTION, code, first_sentence, joined, prose, section, table
 from passat.rules.passes import default_pipeline
 from passat.rules.registered import leaves, registered_rule_passes
-from passat.rules.rule import RuleSetMeta
 from passat.rules.rule_pass import RulePass
+from passat.rules.rule_set import RuleSetMeta
 
 
 def every_rule() -> str:

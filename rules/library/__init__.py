@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any as AnyValue
 
 from passat.rules.pattern import RuleError
-from passat.rules.rule import RuleSetMeta
+from passat.rules.rule_set import RuleSetMeta
 
 
 @functools.cache

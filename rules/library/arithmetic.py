@@ -43,7 +43,7 @@ from passat.rules.guards import (
 from passat.rules.holes import cases, operator
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors, value
 from passat.rules.range_guards import never_negative, never_signed, range_of
-from passat.rules.rule import RuleSet
+from passat.rules.rule_set import RuleSet
 
 x, y, z = tensors("x y z")
 c, d, e = constants("c d e")

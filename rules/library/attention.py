@@ -20,7 +20,7 @@ from passat.rules.holes import cases
 from passat.rules.library.arithmetic import meet_in_range, without_nan
 from passat.rules.library.products import is_scalar
 from passat.rules.pattern import Pattern, PCall, TermLike, attributes, constants, op, tensors
-from passat.rules.rule import RuleSet
+from passat.rules.rule_set import RuleSet
 
 q, k, v, m, x, y = tensors("q k v m x y")
 b, c, d, s = constants("b c d s")

@@ -20,7 +20,7 @@ from passat.ir.types import TensorType
 from passat.rules.guards import Reject, Term, computed, guard, is_float
 from passat.rules.holes import cases, operator
 from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors
-from passat.rules.rule import RuleSet
+from passat.rules.rule_set import RuleSet
 
 x, weight = tensors("x w")
 matrix, b, c, d, gamma, beta, mean, var = constants("v b c d gamma beta mean var")

@@ -24,7 +24,8 @@ from passat.rules.library.commuting import quantifier, total
 from passat.rules.library.layouts import has_part, missing_axes
 from passat.rules.library.products import is_scalar
 from passat.rules.pattern import Pattern, PCall, attributes, op, tensors
-from passat.rules.rule import Rule, RuleSet
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSet
 
 x, y = tensors("x y")
 a, p, q, s, d, t, u = attributes("a p q s d t u")

@@ -49,7 +49,8 @@ from passat.rules.library.layouts import (
 )
 from passat.rules.library.products import is_scalar, no_axes
 from passat.rules.pattern import Pattern, PCall, PCase, attributes, constants, op, tensors
-from passat.rules.rule import Rule, RuleSet
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSet
 
 x, y, z, gamma, beta, mean, var = tensors("x y z gamma beta mean var")
 s, t, u, v, w = tensors("s t u v w")

@@ -33,7 +33,7 @@ from passat.rules.library.gathers import (
     within,
 )
 from passat.rules.pattern import Computed, Pattern, PCall, attributes, constants, op, tensors, value
-from passat.rules.rule import RuleSet
+from passat.rules.rule_set import RuleSet
 
 x, y, z = tensors("x y z")
 c, d = constants("c d")

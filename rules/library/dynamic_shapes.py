@@ -36,7 +36,7 @@ from passat.rules.library.arithmetic import CHOSEN_ZERO
 from passat.rules.library.views import new_axes, new_shape
 from passat.rules.pattern import Pattern, PCall, TermLike, attributes, constants, op, tensors
 from passat.rules.range_guards import lies_between, never_nan, never_signed
-from passat.rules.rule import RuleSet
+from passat.rules.rule_set import RuleSet
 
 x, y, z, v, w, k, m = tensors("x y z v w k m")
 b, c, d, s, t = constants("b c d s t")

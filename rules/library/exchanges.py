@@ -52,7 +52,8 @@ from passat.rules.library.batch_norm import (
 from passat.rules.library.matmul_algebra import has_entries, is_modest
 from passat.rules.library.products import product
 from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors, value
-from passat.rules.rule import MIXED, RESOLVED, RuleSet
+from passat.rules.rule import MIXED, RESOLVED
+from passat.rules.rule_set import RuleSet
 
 x, y, z, u = tensors("x y z w")
 w, v, b, c, d, gamma, beta, mean, var = constants("w v b c d gamma beta mean var")

@@ -30,7 +30,8 @@ from passat.rules.holes import cases, operator
 from passat.rules.library.arithmetic import TIES, constants_in_range, is_no_shifted_quotient, is_no_zero, is_not_constant, meet_in_range
 from passat.rules.library.products import is_scalar, no_axes
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
-from passat.rules.rule import RESOLVED, RuleSet
+from passat.rules.rule import RESOLVED
+from passat.rules.rule_set import RuleSet
 
 x, y, z = tensors("x y z")
 c, d = constants("c d")

@@ -22,7 +22,8 @@ from passat.ir.types import TensorType, Type, leaves
 from passat.rules.guards import Guard, Reject, Term, computed, guard, knows_all_elements
 from passat.rules.holes import constants_of, operator, tensors_of
 from passat.rules.pattern import attributes, op, tensors, term, value
-from passat.rules.rule import Rule, RuleSet
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSet
 from passat.rules.substitution import CallTerm
 
 MOST_BYTES: Final = 1 << 30

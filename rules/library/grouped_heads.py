@@ -16,7 +16,7 @@ from passat.rules.holes import cases
 from passat.rules.library.matmul_algebra import certain_newshape
 from passat.rules.library.products import product
 from passat.rules.pattern import Pattern, attributes, op, tensors
-from passat.rules.rule import RuleSet
+from passat.rules.rule_set import RuleSet
 
 x, y, m, sizes = tensors("x y m sizes")
 a, q = attributes("a q")

@@ -21,7 +21,7 @@ from passat.rules.library.batch_norm import stays_finite, stays_in_range
 from passat.rules.library.products import is_vector_of
 from passat.rules.library.products import product as matmul
 from passat.rules.pattern import attributes, constants, op, tensors
-from passat.rules.rule import RuleSet
+from passat.rules.rule_set import RuleSet
 
 x, y, i = tensors("x y i")
 w, b, s = constants("w b s")

@@ -33,7 +33,7 @@ from passat.rules.polynomials import (
     tree_of,
 )
 from passat.rules.range_guards import lies_between
-from passat.rules.rule import RuleSet
+from passat.rules.rule_set import RuleSet
 
 x, y, z = tensors("x y z")
 c, d = constants("c d")

@@ -15,7 +15,7 @@ from passat.rules.library.index_arithmetic import NO_OVERFLOW, is_above_zero, is
 from passat.rules.library.index_logic import is_truth
 from passat.rules.pattern import constants, expression, op, tensors
 from passat.rules.polynomials import apply, constant_in, polynomial, terms_of, tree_of
-from passat.rules.rule import RuleSet
+from passat.rules.rule_set import RuleSet
 
 x, y, z, v = tensors("x y z v")
 c, d, e = constants("c d e")

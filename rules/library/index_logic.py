@@ -31,7 +31,7 @@ from passat.rules.polynomials import (
     terms_of,
     tree_of,
 )
-from passat.rules.rule import RuleSet
+from passat.rules.rule_set import RuleSet
 
 x, y, z, v, w = tensors("x y z v w")
 (c,) = constants("c")

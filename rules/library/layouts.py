@@ -20,7 +20,8 @@ from passat.ir.types import TensorType, TupleType
 from passat.rules.guards import Reject, Term, computed, guard
 from passat.rules.holes import OperatorHole, operator
 from passat.rules.pattern import Pattern, RuleError, attributes, op, tensors
-from passat.rules.rule import Rule, RuleSet
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSet
 
 x, w = tensors("x w")
 _SCALES: Final = tensors("first second third fourth")

@@ -25,7 +25,8 @@ from passat.rules.library.matmul_algebra import other
 from passat.rules.library.products import is_product_bias, is_scalar, is_stack, product
 from passat.rules.library.windows import has_plane
 from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors, value
-from passat.rules.rule import MIXED, RuleSet
+from passat.rules.rule import MIXED
+from passat.rules.rule_set import RuleSet
 
 x, y, gamma, beta, mean, var = tensors("x y gamma beta mean var")
 b, c = constants("b c")

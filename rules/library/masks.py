@@ -41,7 +41,7 @@ from passat.rules.library.attention import is_minus_infinity
 from passat.rules.library.factoring import reduces_axis
 from passat.rules.library.products import is_scalar
 from passat.rules.pattern import PCall, PCase, attributes, constants, op, tensors
-from passat.rules.rule import RuleSet
+from passat.rules.rule_set import RuleSet
 
 x, y, z, v = tensors("x y z v")
 c, d, e, b = constants("c d e b")

@@ -32,7 +32,8 @@ from passat.rules.library.arithmetic import constants_in_range, is_no_zero, is_n
 from passat.rules.library.batch_norm import is_not, is_not_normalized, products_stay_finite, stays_in_range, sum_stays_finite
 from passat.rules.library.products import is_product_bias, is_scalar, is_stack, product, turned
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
-from passat.rules.rule import MIXED, RESOLVED, RuleSet
+from passat.rules.rule import MIXED, RESOLVED
+from passat.rules.rule_set import RuleSet
 
 x, y, z = tensors("x y z")
 w, v, b, c = constants("w v b c")

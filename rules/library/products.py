@@ -26,7 +26,8 @@ from passat.rules.library.batch_norm import is_not, stays_finite, stays_in_range
 from passat.rules.library.views import keeps_shape
 from passat.rules.multi_pattern import each, joined, parts
 from passat.rules.pattern import CaseValue, Pattern, PCall, PVar, attributes, constants, op, tensors
-from passat.rules.rule import Rule, RuleSet
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSet
 
 x, y, z, sizes = tensors("x y z sizes")
 w, b, c = constants("w b c")

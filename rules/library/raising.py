@@ -25,7 +25,8 @@ from passat.rules.holes import cases
 from passat.rules.library.arithmetic import is_not_constant
 from passat.rules.library.products import is_scalar
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
-from passat.rules.rule import MIXED, RESOLVED, Rule, RuleSet
+from passat.rules.rule import MIXED, RESOLVED, Rule
+from passat.rules.rule_set import RuleSet
 
 x, y = tensors("x y")
 b, c, d, g, s, t = constants("b c d g s t")

@@ -20,7 +20,8 @@ from passat.rules.library.arithmetic import TIES
 from passat.rules.library.products import is_scalar
 from passat.rules.library.raising import are_same_axes
 from passat.rules.pattern import PCall, attributes, constants, number, op, tensors, value
-from passat.rules.rule import Rule, RuleSet
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSet
 
 x, y = tensors("x y")
 (c,) = constants("c")

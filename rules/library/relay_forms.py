@@ -23,7 +23,8 @@ from passat.rules.guards import Reject, Term, computed, dtype_of, guard, is_floa
 from passat.rules.holes import cases, operator
 from passat.rules.library.raising import ROUNDS
 from passat.rules.pattern import Pattern, PCall, attributes, constants, number, op, tensors, value
-from passat.rules.rule import RESOLVED, RuleSet
+from passat.rules.rule import RESOLVED
+from passat.rules.rule_set import RuleSet
 
 x, y, s, z, t, u, v, w = tensors("x y s z t u v w")
 c, d, e = constants("c d e")

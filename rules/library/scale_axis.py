@@ -58,7 +58,7 @@ from passat.rules.library.batch_norm import (
 from passat.rules.library.commuting import padded_shape, transposed_back
 from passat.rules.library.factoring import are_no_multiples
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
-from passat.rules.rule import RuleSet
+from passat.rules.rule_set import RuleSet
 
 x, weight, y, added = tensors("x w y b")
 w, b, c, d = constants("v b c d")

@@ -22,7 +22,7 @@ from passat.rules.guards import (
 )
 from passat.rules.holes import CaseHole, cases
 from passat.rules.pattern import AttrHole, Pattern, attributes, op, tensors
-from passat.rules.rule import RuleSet
+from passat.rules.rule_set import RuleSet
 
 x, y, z = tensors("x y z")
 a, b, p, q = attributes("a b p q")

@@ -19,7 +19,7 @@ from passat.ir.ops.windows import SPATIAL, begins_ends, per_axis
 from passat.rules.guards import Term, computed, guard
 from passat.rules.holes import cases
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
-from passat.rules.rule import RuleSet
+from passat.rules.rule_set import RuleSet
 
 x, y, z, s, t = tensors("x y z s t")
 (c,) = constants("c")

@@ -27,8 +27,9 @@ from passat.rules.library.views import DynamicViews, Transposes, Views
 from passat.rules.passes.fold_scale_axis import FoldScales, fold_backward, fold_forward
 from passat.rules.passes.parallel_branches import Joined, ParallelBranches, Stacked
 from passat.rules.passes.simplify import FOLDING, fold_constant
-from passat.rules.rule import EXPLORING, JOINING, RuleSetMeta
+from passat.rules.rule import EXPLORING, JOINING
 from passat.rules.rule_pass import RulePass, phase
+from passat.rules.rule_set import RuleSetMeta
 
 TIDY: Final = (Arithmetic, Constants, Transposes, Views, DynamicViews, Copies, Masks, Reductions, Concatenations)
 """Rules that never make a program worse."""

@@ -53,8 +53,9 @@ from passat.rules.library.layouts import (
 from passat.rules.library.views import Transposes, Views
 from passat.rules.passes.sunk_transposes import sunk
 from passat.rules.pattern import PCall, RuleError
-from passat.rules.rule import EXACT, EXPLORING, LOWERING, Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import EXACT, EXPLORING, LOWERING, Rule
 from passat.rules.rule_pass import RulePass
+from passat.rules.rule_set import RuleSet, RuleSetMeta
 
 Layouts: TypeAlias = Mapping[str, Sequence[str]]
 """For each operator name, the data layout, and for convolutions the weight layout; "default" selects the matching weight layout."""

@@ -34,8 +34,9 @@ from passat.rules.library.relay_forms import CanonicalQuantized
 from passat.rules.library.views import DynamicViews, Transposes, Views
 from passat.rules.library.windows import Windows
 from passat.rules.pattern import RuleError
-from passat.rules.rule import EXACT, FINITE, LOWERING, RuleSetMeta
+from passat.rules.rule import EXACT, FINITE, LOWERING
 from passat.rules.rule_pass import Phase, RulePass, phase, written_opset
+from passat.rules.rule_set import RuleSetMeta
 
 register_option(
     "rules.domains",

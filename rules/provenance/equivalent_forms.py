@@ -9,7 +9,7 @@ from passat.rules.guards import Reject, Term, computed
 from passat.rules.holes import cases, operator, tensors_of
 from passat.rules.library.views import keeps_shape
 from passat.rules.pattern import Pattern, TermLike, attributes, op, tensors
-from passat.rules.rule import RuleSet
+from passat.rules.rule_set import RuleSet
 
 _MOST = 4
 """The most parts of a split for which there are rules."""

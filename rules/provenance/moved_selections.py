@@ -17,7 +17,7 @@ from passat.ir.types import TensorType, TupleType, Type, tensor_type
 from passat.rules.guards import Applied, Reject, Term, Tree, computed, has_rank
 from passat.rules.holes import cases, operator, tensors_of
 from passat.rules.pattern import Pattern, attributes, expression, op, tensors
-from passat.rules.rule import RuleSet
+from passat.rules.rule_set import RuleSet
 
 _LISTED = (
     *("nn.matmul", "nn.dense", "nn.bias_add", "nn.attention", "nn.softmax", "nn.log_softmax", "nn.layer_norm", "nn.rms_norm"),

@@ -15,7 +15,8 @@ from passat.rules.library.commuting import f
 from passat.rules.library.products import is_matrix
 from passat.rules.passes.collapse_batch_dims import leading_sizes, matrix_shape
 from passat.rules.pattern import Pattern, attributes, op, tensors
-from passat.rules.rule import Rule, RuleSet
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSet
 
 x, y, w = tensors("x y w")
 p, a, e = attributes("p a e")

@@ -37,7 +37,8 @@ from passat.rules.provenance.plain import CertificateError, Plain, Uncovered
 from passat.rules.provenance.regions import with_filled_bodies
 from passat.rules.provenance.stacked_rows import StackedRows
 from passat.rules.provenance.terms import FORMAT, VERSION, Terms, is_declared, reached
-from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSetMeta
 
 
 def rules_by_name(sets: Iterable[RuleSetMeta] = ()) -> dict[str, Rule]:

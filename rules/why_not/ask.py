@@ -27,8 +27,9 @@ from passat.rules.passes import default_pipeline
 from passat.rules.planned_rules import why_not_run
 from passat.rules.provenance.node_traces import names_of
 from passat.rules.registered import other_passes, registered_rule_passes
-from passat.rules.rule import EAGER, Rule, RuleSetMeta, equation_of, without_operators
+from passat.rules.rule import EAGER, Rule, equation_of, without_operators
 from passat.rules.rule_pass import RulePass, rule_passes
+from passat.rules.rule_set import RuleSetMeta
 from passat.rules.why_not.answer import Answer, Finding, Kind
 from passat.rules.why_not.collect import Asked, Collector, rule_in, stopped_text
 from passat.rules.why_not.earlier import absent, decided, matched_before, replaced, rewriters

@@ -12,8 +12,9 @@ from passat.ir.onnx.errors import CheckerError
 from passat.job import Given, Job, Made, Outcome
 from passat.pipelines import is_own
 from passat.report import MismatchError, UnverifiedError
-from passat.rules.rule import EXACT, KEPT, REASSOCIATE, Rule, RuleSetMeta
+from passat.rules.rule import EXACT, KEPT, REASSOCIATE, Rule
 from passat.rules.rule_pass import RulePass
+from passat.rules.rule_set import RuleSetMeta
 from passat.runner import VerifyError, loads
 from passat.verify import Reference, VerifyReport
 

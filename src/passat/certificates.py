@@ -23,7 +23,7 @@ from passat.rules.provenance.terms import Terms, check_form
 from passat.rules.provenance.verdict import Verdict
 from passat.rules.provenance.writer import WRITTEN, rules_by_name
 from passat.rules.registered import leaves
-from passat.rules.rule import RuleSet
+from passat.rules.rule_set import RuleSet
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -11,7 +11,8 @@ from passat.rulefile import file_of, load_rules
 from passat.rules.checking.check_sets import RuleCheck, check_alone
 from passat.rules.checking.report import RuleReport
 from passat.rules.checking.trying import Checked
-from passat.rules.rule import Rule, RuleSet
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSet
 
 
 def check_each(

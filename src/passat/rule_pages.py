@@ -19,7 +19,8 @@ from passat.catalog import (
 from passat.passmgr import PassContext
 from passat.rules.passes import default_pipeline
 from passat.rules.registered import leaves
-from passat.rules.rule import EXACT, FINITE, KEPT, MIXED, RESOLVED, Rule, RuleSetMeta
+from passat.rules.rule import EXACT, FINITE, KEPT, MIXED, RESOLVED, Rule
+from passat.rules.rule_set import RuleSetMeta
 
 LEVELS: Final = range(5)
 _FREELY: Final = {KEPT: "", RESOLVED: "; NaN may become infinite", MIXED: "; infinities and NaN may become one another"}

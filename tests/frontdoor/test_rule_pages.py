@@ -30,7 +30,7 @@ from passat.rules.library import Arithmetic, FastMath, Parallel
 from passat.rules.passes import default_pipeline
 from passat.rules.pattern import RuleError, attributes, constants, op, tensors
 from passat.rules.registered import registered_rule_passes
-from passat.rules.rule import RuleSet
+from passat.rules.rule_set import RuleSet
 
 RULES = '''
 """Rules of a user. They have a guard with a bar."""

@@ -11,7 +11,7 @@ from passat.rulefile import RuleFileError, load_rules
 GOOD = '''
 """My rules."""
 from passat.rules.pattern import op, tensors
-from passat.rules.rule import RuleSet
+from passat.rules.rule_set import RuleSet
 
 (x,) = tensors("x")
 
@@ -119,10 +119,10 @@ def test_text_that_is_not_python(tmp_path: Path) -> None:
 
 def test_no_rule_set(tmp_path: Path) -> None:
     assert "defines no rules" in error_of(write(tmp_path, "x = 1\n"))
-    assert "defines no rules" in error_of(write(tmp_path, "from passat.rules.rule import RuleSet\n"))
+    assert "defines no rules" in error_of(write(tmp_path, "from passat.rules.rule_set import RuleSet\n"))
 
 
-HEAD = "from passat.rules.pattern import op, tensors\nfrom passat.rules.rule import RuleSet\nx, y = tensors('x y')\nclass Mine(RuleSet):\n"
+HEAD = "from passat.rules.pattern import op, tensors\nfrom passat.rules.rule_set import RuleSet\nx, y = tensors('x y')\nclass Mine(RuleSet):\n"
 
 
 def test_an_unbound_hole_is_named(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from passat.rules import RuleSet, constant, library, op, tensors
 from passat.rules.guards import same_type
 from passat.rules.multi_pattern import MultiRule
 from passat.rules.pattern import PCall
-from passat.rules.rule import RuleSetMeta
+from passat.rules.rule_set import RuleSetMeta
 
 (x,) = tensors("x")
 c = constant("c")

@@ -28,8 +28,9 @@ from passat.rules.checking.trial import Trial, Trier
 from passat.rules.checking.trying import checks_passed, oddness, triers
 from passat.rules.engine.directions import expanded
 from passat.rules.pattern import PCall
-from passat.rules.rule import Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import Rule
 from passat.rules.rule_pass import RulePass
+from passat.rules.rule_set import RuleSet, RuleSetMeta
 
 PRODUCTS: Final = frozenset({"nn.matmul", "nn.dense", "nn.batch_matmul", "contrib.fused_matmul", "einsum"})
 NORMALIZATIONS: Final = frozenset({"nn.instance_norm", "nn.group_norm"})

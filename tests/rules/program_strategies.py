@@ -17,7 +17,7 @@ from passat.ir.types import TensorType, TupleType
 from passat.rules.checking.attributes import random_attributes
 from passat.rules.checking.sampler import Sampler, draw_array
 from passat.rules.library import Decompositions, rule_sets
-from passat.rules.rule import RuleSetMeta
+from passat.rules.rule_set import RuleSetMeta
 
 _MOVES = ("transpose", "reshape", "expand_dims", "squeeze", "nn.batch_flatten", "broadcast_to", "tile", "nn.pad", "strided_slice")
 _TAME_UNARY = ("negative", "abs", "copy", "nn.relu", "sign", "floor")

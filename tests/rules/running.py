@@ -26,8 +26,9 @@ from passat.rules.engine.graph import Graph
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.rebuild import rebuild
 from passat.rules.guards import Reject
-from passat.rules.rule import Rule, RuleSetMeta, without_operators
+from passat.rules.rule import Rule, without_operators
 from passat.rules.rule_pass import RulePass
+from passat.rules.rule_set import RuleSetMeta
 
 Environment = Mapping[Var, AnyValue]
 

@@ -21,7 +21,8 @@ from passat.rules.checking.check_sets import check_rule
 from passat.rules.guards import Guard, Reject, has_dtype, is_float
 from passat.rules.holes import cases
 from passat.rules.pattern import RuleError, attributes, number, op, tensors
-from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSetMeta
 from tests.rules.running import saturate
 
 N, M = SymDim.named("n"), SymDim.named("m")

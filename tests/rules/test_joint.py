@@ -10,8 +10,8 @@ from passat.passmgr import PassContext, PassInfo, PassInstrument, Sequential
 from passat.passmgr.pass_info import Statistics
 from passat.rules.guards import same_type
 from passat.rules.pattern import op, tensors
-from passat.rules.rule import RuleSet
 from passat.rules.rule_pass import RulePass, rule_pass
+from passat.rules.rule_set import RuleSet
 from tests.rules.building import func, ops, tup, var
 from tests.rules.running import operators
 

@@ -18,7 +18,7 @@ from passat.rules import RuleSet, attribute, constant, guards, holes, op, tensor
 from passat.rules.guards import Guard, Term, computed, guard, is_all, is_float
 from passat.rules.multi_pattern import each, joined, parts
 from passat.rules.pattern import RuleError, constants, number, value
-from passat.rules.rule import RuleSetMeta
+from passat.rules.rule_set import RuleSetMeta
 from tests.rules.building import func, ops, var
 from tests.rules.running import saturate
 

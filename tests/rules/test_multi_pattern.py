@@ -15,8 +15,8 @@ from passat.rules.guards import has_rank, is_constant
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.multi_pattern import MultiRule, each, joined, parts
 from passat.rules.pattern import RuleError, attributes, constants, op, tensors
-from passat.rules.rule import RuleSet, RuleSetMeta
 from passat.rules.rule_pass import rule_pass
+from passat.rules.rule_set import RuleSet, RuleSetMeta
 from tests.rules.building import const, func, ops, tup, var
 from tests.rules.running import difference, feeds_of, operators
 from tests.rules.running import run as values

@@ -8,7 +8,7 @@ from passat.catalog import rule_rows, rules_text
 from passat.ir.module import IRModule
 from passat.rules import RuleError, RuleSet, attributes, constant, op, operator, rule_pass, tensors, tensors_of
 from passat.rules.checking.check_sets import check_rule
-from passat.rules.rule import RuleSetMeta
+from passat.rules.rule_set import RuleSetMeta
 from passat.rules.why_not.ask import Inquiry, WhyNotError
 from tests.rules.building import func, ops, var
 from tests.rules.running import apply, operators, saturate

@@ -22,8 +22,8 @@ from passat.rules.library import ScaleAxis
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.passes.simplify import FOLDING, SIMPLIFY
 from passat.rules.pattern import op, tensors
-from passat.rules.rule import RuleSet, RuleSetMeta
 from passat.rules.rule_pass import rule_pass
+from passat.rules.rule_set import RuleSet, RuleSetMeta
 from tests.rules.building import const, func, ops, tup, var
 from tests.rules.program_strategies import programs
 from tests.rules.running import assert_equal_in_value, operators, result_type, saturate

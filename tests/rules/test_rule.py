@@ -8,7 +8,8 @@ import pytest
 from passat.rules.guards import computed, guard, has_rank, is_float, same_type, shape_of
 from passat.rules.multi_pattern import MultiRule, each, joined, parts
 from passat.rules.pattern import RuleError, attributes, constants, number, op, tensors
-from passat.rules.rule import EXACT, FINITE, KEPT, LIBERTIES, MIXED, REASSOCIATE, RESOLVED, Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import EXACT, FINITE, KEPT, LIBERTIES, MIXED, REASSOCIATE, RESOLVED, Rule
+from passat.rules.rule_set import RuleSet, RuleSetMeta
 
 x, y, z = tensors("x y z")
 c, d = constants("c d")

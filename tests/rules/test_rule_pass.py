@@ -12,8 +12,8 @@ from passat.rules.guards import has_rank
 from passat.rules.library import Parallel, Reassociate
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.pattern import RuleError, op, tensors
-from passat.rules.rule import RuleSet
 from passat.rules.rule_pass import RulePass, rule_pass
+from passat.rules.rule_set import RuleSet
 from tests.rules.building import func, ops, splat, tup, var
 from tests.rules.running import apply, operators
 

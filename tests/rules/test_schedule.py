@@ -4,8 +4,9 @@ import pytest
 
 from passat.ir.expr import Expr, Function
 from passat.rules import RuleError, RuleSet, op, phase, rule_pass, tensors
-from passat.rules.rule import EXPLORING, LOWERING, MULTI_PATTERN, REDUCING, RuleSetMeta
+from passat.rules.rule import EXPLORING, LOWERING, MULTI_PATTERN, REDUCING
 from passat.rules.rule_pass import Phase, phases_of
+from passat.rules.rule_set import RuleSetMeta
 from tests.rules.building import func, ops, tup, var
 from tests.rules.running import apply, assert_equal_in_value, operators
 

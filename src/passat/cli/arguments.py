@@ -23,7 +23,7 @@ from passat.ir.whole_file import written_file
 if TYPE_CHECKING:
     from passat.passmgr import PassContext, Plan
     from passat.passmgr.inspection.printing import NameFilter
-    from passat.rules.rule import RuleSet
+    from passat.rules.rule_set import RuleSet
     from passat.verify import Comparing
 
 _OTHER_FORMATS: Final = frozenset(

@@ -18,7 +18,8 @@ from passat.ir.similar_names import did_you_mean
 
 if TYPE_CHECKING:
     from passat.rules.checking.check_sets import RuleCheck
-    from passat.rules.rule import Rule, RuleSet
+    from passat.rules.rule import Rule
+    from passat.rules.rule_set import RuleSet
 
 
 SetsArgument = Annotated[

@@ -4,7 +4,7 @@ elsewhere or in a more general form."""
 from passat.rules.guards import is_float, is_positive
 from passat.rules.library import Exchanges
 from passat.rules.pattern import attributes, constant, op, tensors
-from passat.rules.rule import RuleSet
+from passat.rules.rule_set import RuleSet
 
 x, y = tensors("x y")
 c = constant("c")

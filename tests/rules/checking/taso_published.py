@@ -5,7 +5,8 @@ Each is written from left to right as in the paper. `finite` states that numbers
 """
 
 from passat.rules.pattern import Pattern, PCall, attributes, constant, op, tensors
-from passat.rules.rule import Rule, RuleSet
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSet
 
 x, y, z, w = tensors("x y z w")
 c = constant("c")

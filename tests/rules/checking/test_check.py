@@ -14,7 +14,8 @@ from passat.rules.checking.trying import tried
 from passat.rules.guards import Reject, Term, computed, guard, has_dtype, is_all, is_identity, is_not_empty, same_type, scalar_of
 from passat.rules.holes import tensors_of
 from passat.rules.pattern import attribute, constant, number, op, tensors
-from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSetMeta
 from tests.rules.checking.wrong_rules import Circle, Covering, Sound, Useless, Wrong
 
 x, y = tensors("x y")

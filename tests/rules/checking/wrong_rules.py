@@ -3,7 +3,7 @@
 from passat.rules.guards import Term, guard, has_dtype, has_rank, is_all, is_float, same_type
 from passat.rules.multi_pattern import each, joined, parts
 from passat.rules.pattern import attributes, constants, op, tensors
-from passat.rules.rule import RuleSet
+from passat.rules.rule_set import RuleSet
 
 x, y, z, w = tensors("x y z w")
 c, d = constants("c d")

@@ -23,7 +23,7 @@ from passat.rules.library import Arithmetic, Decompositions, Transposes
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.passes.simplify import FOLDING
 from passat.rules.pattern import op, tensors
-from passat.rules.rule import RuleSet, RuleSetMeta
+from passat.rules.rule_set import RuleSet, RuleSetMeta
 from tests.rules.building import const, func, ops, splat, tup, var
 from tests.rules.program_strategies import KEEPING_DROPOUT, build, programs
 from tests.rules.running import assert_equal_in_value, difference, feeds_of, operators, result_type, run, saturate

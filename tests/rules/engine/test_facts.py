@@ -23,8 +23,9 @@ from passat.rules.library import Arithmetic
 from passat.rules.pattern import RuleError, op, tensors
 from passat.rules.range_guards import never_negative
 from passat.rules.ranges import RANGES, Range
-from passat.rules.rule import Rule, RuleSet
+from passat.rules.rule import Rule
 from passat.rules.rule_pass import RulePass
+from passat.rules.rule_set import RuleSet
 from tests.rules.building import func, ops, splat, tup, var
 from tests.rules.provenance.proving import written
 from tests.rules.running import operators, saturate

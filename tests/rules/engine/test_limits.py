@@ -18,8 +18,8 @@ from passat.rules.engine.graph import Graph
 from passat.rules.engine.limits import SATURATED, Backoff, Budget, LimitReached, Limits
 from passat.rules.engine.saturate import Saturator
 from passat.rules.pattern import op, tensors
-from passat.rules.rule import RuleSet
 from passat.rules.rule_pass import rule_pass
+from passat.rules.rule_set import RuleSet
 from tests.rules.building import func, ops, var
 from tests.rules.running import Outcome, apply, assert_equal_in_value, operators
 

@@ -26,8 +26,9 @@ from passat.rules.pattern import (
     subterms,
     tensors,
 )
-from passat.rules.rule import Rule, RuleSet
+from passat.rules.rule import Rule
 from passat.rules.rule_pass import rule_pass
+from passat.rules.rule_set import RuleSet
 from tests.rules.building import func, numbers, var
 from tests.rules.provenance.proving import written
 from tests.rules.running import rewritten

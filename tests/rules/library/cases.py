@@ -8,7 +8,8 @@ import pytest
 
 from passat.ir.expr import Expr, Function
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.rule import EXACT, FINITE, Rule, RuleSetMeta, without_operators
+from passat.rules.rule import EXACT, FINITE, Rule, without_operators
+from passat.rules.rule_set import RuleSetMeta
 from tests.rules.building import func
 from tests.rules.running import assert_equal_in_value, directions, in_case, result_type, rewritten, saturate
 

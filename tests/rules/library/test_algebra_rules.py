@@ -6,7 +6,8 @@ import pytest
 from passat.ir.expr import Expr
 from passat.ir.shape import ANY
 from passat.rules.library import Commute, Concatenations, Factoring, Masks, MatmulAlgebra, RaiseOps, Reductions
-from passat.rules.rule import Rule, RuleSetMeta, without_operators
+from passat.rules.rule import Rule, without_operators
+from passat.rules.rule_set import RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, options, pairs, with_each
 from tests.rules.running import assert_equal_in_value, result_type, saturate

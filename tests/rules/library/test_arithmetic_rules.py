@@ -14,7 +14,8 @@ from passat.ir.op import Op, list_ops
 from passat.ir.tensor import Tensor
 from passat.rules.library import Arithmetic, Constants, Copies, Factoring, Powers
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each
 from tests.rules.running import assert_equal_in_value, operators, run, saturate

@@ -6,7 +6,8 @@ from passat.ir.expr import Expr, Function
 from passat.rules.library import Transposes, Views
 from passat.rules.library.attention import Attention
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each
 from tests.rules.running import assert_equal_in_value, operators, saturate

@@ -8,7 +8,8 @@ import pytest
 from passat.ir.expr import Constant, Expr, Var
 from passat.rules.library import ScaleAxis
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, var
 from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each
 from tests.rules.running import assert_equal_in_value, operators, saturate

@@ -6,7 +6,8 @@ import pytest
 
 from passat.ir.expr import Expr
 from passat.rules.library import SinkBlocks
-from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSetMeta
 from tests.rules.building import ops, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
 

@@ -3,7 +3,8 @@
 from passat.ir.expr import Expr
 from passat.rules.library import DynamicToStatic
 from passat.rules.passes.simplify import FOLDING
-from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSetMeta
 from tests.rules.building import const, func, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each
 from tests.rules.running import assert_equal_in_value, operators, saturate

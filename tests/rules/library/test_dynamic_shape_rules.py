@@ -6,7 +6,8 @@ from passat.ir.expr import Expr, Function
 from passat.ir.shape import ANY
 from passat.rules.library import CreationOps, DynamicViews, Masks, TargetForms
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.rule import Rule, RuleSetMeta, without_operators
+from passat.rules.rule import Rule, without_operators
+from passat.rules.rule_set import RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_rejects, check_rewrites, pairs
 from tests.rules.running import assert_equal_in_value, operators, saturate

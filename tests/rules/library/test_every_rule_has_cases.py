@@ -6,7 +6,8 @@ from types import ModuleType
 
 from passat.catalog import library_subjects
 from passat.rules.registered import registered_rule_passes
-from passat.rules.rule import Rule, RuleSetMeta, equation_of
+from passat.rules.rule import Rule, equation_of
+from passat.rules.rule_set import RuleSetMeta
 from tests.rules.library.cases import Case
 
 Table = list[tuple[RuleSetMeta, Rule, Case]]

@@ -7,7 +7,8 @@ import pytest
 from passat.ir.expr import Expr
 from passat.rules.library import HiddenStates, Views
 from passat.rules.library.folding import ConstantFolding
-from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, var
 from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
 from tests.rules.running import assert_equal_in_value, operators, saturate

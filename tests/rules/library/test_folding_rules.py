@@ -10,7 +10,8 @@ from passat.passmgr import PassContext
 from passat.rules.library.folding import ConstantFolding, DynamicToStatic, QuantizedFolding, TupleProjection
 from passat.rules.passes.simplify import fold_constant
 from passat.rules.pattern import op, tensors
-from passat.rules.rule import EAGER, Rule, RuleSet, RuleSetMeta
+from passat.rules.rule import EAGER, Rule
+from passat.rules.rule_set import RuleSet, RuleSetMeta
 from passat.rules.why_not.answer import Kind
 from passat.rules.why_not.ask import why_not
 from tests.rules.building import const, func, ops, splat, tup, var

@@ -6,7 +6,8 @@ from passat.ir.expr import Expr
 from passat.rules.library.index_arithmetic import IndexCasts, IndexExtrema, IndexQuotients, IndexSums
 from passat.rules.library.index_forms import IndexRemainders, IndexShortForms, IndexSolved
 from passat.rules.library.index_logic import IndexComparisons, IndexLogic, IndexSelections
-from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSetMeta
 from tests.rules.building import const, func, ops, splat, var
 from tests.rules.library.cases import Case, case, check_makes_nothing, check_rewrites, pairs
 

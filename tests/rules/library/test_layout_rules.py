@@ -9,7 +9,8 @@ from passat.rules.library import ChannelsFirst, ChannelsLast, MoveTransposes
 from passat.rules.library.commuting import MOST
 from passat.rules.library.layouts import CONVOLUTIONS, POOLINGS, check_layouts, conversion, kernel_layout
 from passat.rules.pattern import RuleError
-from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSetMeta
 from tests.rules.building import func, numbers, ops, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs
 from tests.rules.running import assert_equal_in_value, saturate

@@ -4,7 +4,8 @@ from typing import Any as AnyValue
 
 from passat.ir.expr import Expr
 from passat.rules.library import Decompositions, FastMath
-from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSetMeta
 from tests.rules.building import func, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each
 from tests.rules.running import operators, saturate

@@ -9,7 +9,8 @@ from passat.ir.expr import Expr
 from passat.ir.module import IRModule
 from passat.ir.onnx import to_onnx
 from passat.rules.library import Arithmetic, ConstantFolding, DynamicViews, HiddenStates, Masks, TargetForms
-from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSetMeta
 from passat.runner import Runner
 from tests.rules.building import const, func, numbers, ops, splat, var
 from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each

@@ -7,7 +7,8 @@ import pytest
 
 from passat.ir.expr import Expr
 from passat.rules.library import Parallel
-from passat.rules.rule import EXACT, Rule, RuleSetMeta
+from passat.rules.rule import EXACT, Rule
+from passat.rules.rule_set import RuleSetMeta
 from tests.rules.building import func, numbers, ops, tup, var
 from tests.rules.library.cases import Case, case, check_rejects, options, pairs, with_each
 from tests.rules.running import assert_equal_in_value, result_type, saturate

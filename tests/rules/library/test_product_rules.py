@@ -11,7 +11,8 @@ from passat.rules.library import Products
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.library.products import is_power_of_two
 from passat.rules.passes.simplify import FOLDING
-from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each
 from tests.rules.running import assert_equal_in_value, operators, saturate

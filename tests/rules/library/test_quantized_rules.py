@@ -11,7 +11,8 @@ from passat.ir.expr import Expr
 from passat.ir.onnx import OnnxError, to_onnx
 from passat.relay import qnn
 from passat.rules.library import CanonicalQuantized, MoveTransposes
-from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSetMeta
 from tests.rules.building import const, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each
 

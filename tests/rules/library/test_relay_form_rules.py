@@ -10,7 +10,8 @@ from passat.ir.equality import structural_equal
 from passat.ir.expr import Constant, Expr, Tuple
 from passat.rules.library import Arithmetic, RelayForms
 from passat.rules.passes.simplify import simplify_expr
-from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSetMeta
 from tests.rules.building import func, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each
 from tests.rules.running import apply, assert_equal_in_value, operators, saturate

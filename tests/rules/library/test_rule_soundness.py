@@ -25,7 +25,8 @@ from passat.rules.checking.trying import WRONG, triers
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.symbols import Symbol
 from passat.rules.pattern import RuleError, op, tensor
-from passat.rules.rule import EAGER, Rule, RuleSetMeta
+from passat.rules.rule import EAGER, Rule
+from passat.rules.rule_set import RuleSetMeta
 from passat.rules.typecheck import check_types
 from tests.share import share
 

@@ -5,7 +5,8 @@ from typing import Any as AnyValue
 from passat.ir.expr import Expr
 from passat.ir.shape import ANY
 from passat.rules.library import BackwardScaleAxis, ConstantFolding, Constants, Factoring, ForwardScaleAxis, ScaleAxis
-from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, var
 from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each
 from tests.rules.running import rewritten, saturate

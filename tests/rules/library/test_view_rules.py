@@ -10,7 +10,8 @@ from passat.ir.types import TensorType
 from passat.rules.guards import Term
 from passat.rules.library import Arithmetic, Copies, CreationOps, Transposes, Views
 from passat.rules.library.data_movement import loses_nothing
-from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSetMeta
 from tests.rules.building import const, func, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each
 from tests.rules.running import assert_equal_in_value, difference, operators, saturate, shape_of

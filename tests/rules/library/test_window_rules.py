@@ -7,7 +7,8 @@ from typing import Any as AnyValue
 from passat.ir.expr import Expr
 from passat.rules.library.windows import Windows
 from passat.rules.passes.target import flatten_atrous_conv, fold_explicit_padding
-from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSetMeta
 from tests.rules.building import numbers, ops, splat, var
 from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each
 from tests.rules.passes.golden import becomes, stays

@@ -6,7 +6,7 @@ from passat.ir.op import get_op
 from passat.passmgr import PipelineError, get_entry, parse_pipeline
 from passat.rules.passes.target import CanonicalizeCast, canonicalize_ops, fast_math, legalize
 from passat.rules.pattern import RuleError, op, tensors
-from passat.rules.rule import RuleSet
+from passat.rules.rule_set import RuleSet
 from tests.rules.passes.golden import becomes, program, run, stays
 from tests.rules.running import assert_equal_in_value
 

@@ -16,7 +16,7 @@ from passat.rules.provenance.node_traces import NodeTrace, NodeTraces
 from passat.rules.provenance.pass_trace import PassTrace
 from passat.rules.provenance.verdict import Verdict
 from passat.rules.provenance.writer import Writer, rules_by_name
-from passat.rules.rule import RuleSetMeta
+from passat.rules.rule_set import RuleSetMeta
 
 
 class Written(NamedTuple):

@@ -16,8 +16,9 @@ from passat.passmgr import Pass, PassContext
 from passat.rules.cost import ROOFLINE, program_cost
 from passat.rules.passes import default_pipeline
 from passat.rules.passes.algebra import linear_algebra
-from passat.rules.rule import EAGER, EXPLORING, LOWERING, MULTI_PATTERN, REDUCING, Rule, RuleSetMeta, without_operators
+from passat.rules.rule import EAGER, EXPLORING, LOWERING, MULTI_PATTERN, REDUCING, Rule, without_operators
 from passat.rules.rule_pass import RulePass
+from passat.rules.rule_set import RuleSetMeta
 from passat.rules.why_not import Inquiry, Kind
 from tests.rules.building import const, func, ops, tup, var
 from tests.rules.library.cases import Case, options

@@ -30,7 +30,7 @@ from passat.rules.pattern import constants, expression
 from passat.rules.provenance import checker as checker_module
 from passat.rules.provenance.plain import CertificateError, Uncovered, plain_type, type_of_plain
 from passat.rules.provenance.terms import Terms
-from passat.rules.rule import RuleSetMeta
+from passat.rules.rule_set import RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
 from tests.rules.program_strategies import programs
 from tests.rules.provenance.proving import Written, named, written

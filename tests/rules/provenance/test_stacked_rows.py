@@ -3,7 +3,8 @@
 import pytest
 
 from passat.rules.provenance.stacked_rows import StackedRows
-from passat.rules.rule import Rule, RuleSetMeta
+from passat.rules.rule import Rule
+from passat.rules.rule_set import RuleSetMeta
 from tests.rules.building import func, numbers, ops, var
 from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each
 from tests.rules.running import saturate

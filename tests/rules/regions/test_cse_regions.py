@@ -9,8 +9,8 @@ from passat.passmgr import PassContext, Sequential
 from passat.rules.cost import ROOFLINE, program_cost
 from passat.rules.pattern import op, tensor
 from passat.rules.regions import regions
-from passat.rules.rule import RuleSet
 from passat.rules.rule_pass import rule_pass
+from passat.rules.rule_set import RuleSet
 from tests.rules.building import func, numbers, ops, var
 from tests.rules.running import Outcome, assert_equal_in_value, operators, saturate
 

@@ -9,7 +9,7 @@ from passat.rules.engine.matching import Matcher
 from passat.rules.pattern import op, tensors
 from passat.rules.regions import regions
 from passat.rules.regions.regions import Numbers, cut, edges_of, key_of
-from passat.rules.rule import RuleSet
+from passat.rules.rule_set import RuleSet
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
 from tests.rules.program_strategies import build
 

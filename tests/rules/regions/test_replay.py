@@ -20,7 +20,7 @@ from passat.rules.library import Arithmetic, Constants, Products
 from passat.rules.passes.simplify import FOLDING
 from passat.rules.pattern import constant, number, op, tensor
 from passat.rules.regions import regions
-from passat.rules.rule import RuleSet, RuleSetMeta
+from passat.rules.rule_set import RuleSet, RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, var
 from tests.rules.program_strategies import KEEPING_DROPOUT, build
 from tests.rules.running import Outcome, assert_equal_in_value, difference, feeds_of, operators, run, saturate

@@ -27,8 +27,8 @@ from passat.rules.passes.simplify import (
 )
 from passat.rules.passes.target import contrib_operators, fast_math, raise_attention
 from passat.rules.pattern import attributes, constants, op, tensors
-from passat.rules.rule import RuleSet
 from passat.rules.rule_pass import phase, rule_pass
+from passat.rules.rule_set import RuleSet
 from passat.rules.why_not import Answer, Inquiry, Kind, WhyNotError, set_text, why_not, why_not_set
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
 from tests.share import share
