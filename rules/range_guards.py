@@ -2,7 +2,8 @@
 
 from passat.ir.types import TupleType
 from passat.rules.guards import Reject, Term, guard
-from passat.rules.ranges import RANGES, Range
+from passat.rules.range_analysis import RANGES
+from passat.rules.ranges import Range
 
 
 def range_of(x: Term) -> Range:

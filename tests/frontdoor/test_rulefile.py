@@ -122,7 +122,9 @@ def test_no_rule_set(tmp_path: Path) -> None:
     assert "defines no rules" in error_of(write(tmp_path, "from passat.rules.rule_set import RuleSet\n"))
 
 
-HEAD = "from passat.rules.pattern import op, tensors\nfrom passat.rules.rule_set import RuleSet\nx, y = tensors('x y')\nclass Mine(RuleSet):\n"
+HEAD = (
+    "from passat.rules.pattern import op, tensors\nfrom passat.rules.rule_set import RuleSet\nx, y = tensors('x y')\nclass Mine(RuleSet):\n"
+)
 
 
 def test_an_unbound_hole_is_named(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from passat.ir.op import Op, OpTypeError, get_op, list_ops
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.analysis import Made
-from passat.rules.ranges import RANGES, Range, limits_of
+from passat.rules.range_analysis import RANGES
+from passat.rules.ranges import Range, limits_of
 from passat.runner import Runner
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
