@@ -203,7 +203,7 @@ class Engine:
         if result.unions or graph.applied or changed_leaf or (self.merge and graph.merged):
             report.merged += graph.merged
             extraction = extract(
-                *(graph, [root], graph.members, saturator.initial, self.model, self.exact_seconds, saturator.together),
+                *(graph, [root], saturator.initial, self.model, self.exact_seconds, saturator.together),
                 rank=self.rank,
                 results=_results(graph, root, returned),
                 accept=lambda choice: self._lost(graph, choice) is None,
@@ -256,7 +256,7 @@ class Engine:
             problem = f"{said}, until saturation {saturator.result.stopped}{ended}"
         elif gone := _matched(saturator):
             every, top = set[int]().union(*gone.values()), graph.find(root)
-            space = Space.of_graph(graph, graph.members, self.model, _results(graph, root, returned))
+            space = Space.of_graph(graph, self.model, _results(graph, root, returned))
             choice = _without(space, every, top)
             if choice is None:
                 without, problem = _circular(space, gone, top), "the results depend on the calls that are replaced"

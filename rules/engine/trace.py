@@ -44,7 +44,7 @@ class Rejected(NamedTuple):
 
 class Run(NamedTuple):
     """One saturation and its extraction: the pass, or stage of passes, and the function; the body before and after; the graph, its root and
-    its initial number of nodes; all rule events, in order; the nodes of each e-class with several; the rule and matched e-class of each new
+    its initial number of nodes; all rule events, in order; the rule and matched e-class of each new
     node; the search space and the choice (both None if nothing changed); the rules that exceeded their budget and were banned; the passes
     of the rules; the rule that retired each retired node; the numbers of the stages that ended at their limit of iterations."""
 
@@ -59,7 +59,6 @@ class Run(NamedTuple):
     saturation: "Saturation"
     applications: Sequence[Application]
     rejected: Mapping[str, Sequence[Rejected]]
-    members: Mapping[int, Sequence[int]]
     provenance: Mapping[int, tuple[str, int]]
     space: "Space | None"
     choice: Mapping[int, int] | None
@@ -117,7 +116,7 @@ class Trace:
         self.runs.append(
             Run(
                 *(self.pass_name, self.function, body, result, done.graph, root, done.initial, tuple(done.stages), done.result),
-                *(steps.applications, steps.rejected, done.graph.members, done.provenance, space, choice, steps.banned, self.owners),
+                *(steps.applications, steps.rejected, done.provenance, space, choice, steps.banned, self.owners),
                 *(steps.retired, steps.cut),
             )
         )

@@ -33,7 +33,6 @@ class Extraction(NamedTuple):
 def extract(
     graph: Graph,
     roots: Sequence[int],
-    members: Mapping[int, Sequence[int]],
     loaded: int,
     model: CostModel,
     exact_seconds: float = 0.0,
@@ -42,11 +41,11 @@ def extract(
     results: Sequence[int] = (),
     accept: Callable[[Mapping[int, int]], bool] | None = None,
 ) -> Extraction:
-    """The cheapest program found for `roots`. `members` lists the nodes of each e-class with more than one. `results` are nodes whose
+    """The cheapest program found for `roots`. `results` are nodes whose
     values the program returns. `loaded` is the number of nodes before rules ran; calls that rules add must exist in the target opset.
     `together` has joint choices for several e-classes. `exact_seconds` continues with an exact search (passat.rules.extraction.exact). A
     `rank` above 0 requests the next best accepted program, or the last if there are fewer (passat.rules.extraction.several)."""
-    space = Space.of_graph(graph, members, model, results)
+    space = Space.of_graph(graph, model, results)
     classes = [graph.find(root) for root in roots]
     best = _best(space, graph, classes, exact_seconds, together)
     while missing := _unwritable(best, graph, loaded):

@@ -103,23 +103,22 @@ class Space:
             self.biased.setdefault(bias.on, []).append(node)
 
     @staticmethod
-    def of_graph(graph: Graph, members: Mapping[int, Sequence[int]], model: CostModel, results: Iterable[int] = ()) -> "Space":
-        """The search space of a saturated graph; `members` lists the e-classes with several nodes, and `results` nodes whose values are
-        results of the program. The default is the input program."""
+    def of_graph(graph: Graph, model: CostModel, results: Iterable[int] = ()) -> "Space":
+        """The search space of a saturated graph; `results` are nodes whose values are results of the program. The default is the input
+        program."""
         classes: list[int] = []
         for node, up in enumerate(graph.classes):  # e-classes are named by their smallest node, so links go down
             classes.append(node if up == node else classes[up])
         space = Space(classes, _children(graph, classes), [], {}, list(range(len(graph))))
         symbols = graph.symbols
-        for cls, nodes in sorted(members.items()):
-            if classes[cls] == cls:
-                kept = sorted(nodes)
-                if len(kept) > 2 or symbols[kept[0]] is symbols[kept[-1]]:
-                    distinct = {(symbols[node], graph.payloads[node], space.children[node]): node for node in reversed(kept)}
-                    kept = sorted(distinct.values())
-                constant = [node for node in kept if symbols[node] is CONST_SYMBOL]
-                space.alternatives[cls] = constant[:1] or kept
-                space.default[cls] = space.alternatives[cls][0]
+        for cls, nodes in sorted(graph.members.items()):
+            kept = sorted(nodes)
+            if len(kept) > 2 or symbols[kept[0]] is symbols[kept[-1]]:
+                distinct = {(symbols[node], graph.payloads[node], space.children[node]): node for node in reversed(kept)}
+                kept = sorted(distinct.values())
+            constant = [node for node in kept if symbols[node] is CONST_SYMBOL]
+            space.alternatives[cls] = constant[:1] or kept
+            space.default[cls] = space.alternatives[cls][0]
         costs, biases = _costs(graph, space, model, {classes[result] for result in results})
         return Space(classes, space.children, costs, space.alternatives, space.default, biases)
 

@@ -154,5 +154,5 @@ class IndexGraph:
 
     def smallest(self) -> list[Expr]:
         """The smallest forms of all expressions together."""
-        found = extract(self.graph, self.nodes, self._saturator.graph.members, self._saturator.initial, IndexCost())
+        found = extract(self.graph, self.nodes, self._saturator.initial, IndexCost())
         return [rebuild(self.graph, found.choice, root) for root in self.nodes]

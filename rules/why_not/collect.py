@@ -83,7 +83,7 @@ class Collector:
         agree: dict[int, bool] = {}
         aligner = Aligner(self.asked.rule, view) if isinstance(self.asked.rule, Matcher) else None
         for one in run.rejected.get(name, ()):
-            nodes = one.matcher.placed(run.graph, one.row, run.members).nodes
+            nodes = one.matcher.placed(run.graph, one.row, run.graph.members).nodes
             if has_fired(nodes[0]):
                 continue
             if nodes[0] not in agree:

@@ -16,19 +16,16 @@ _DEPTH: Final = 2
 
 
 class View:
-    """A graph with the nodes of each e-class with several, the rule that created each new node, the number of input nodes, and texts for
-    nodes."""
+    """A graph with the rule that created each new node, the number of input nodes, and texts for nodes."""
 
     def __init__(
         self,
         graph: Graph,
-        members: Mapping[int, Sequence[int]] | None = None,
         provenance: Mapping[int, tuple[str, int]] | None = None,
         initial: int | None = None,
     ) -> None:
         self.graph = graph
         self._initial = len(graph) if initial is None else initial
-        self._members = members or {}
         self._provenance = provenance or {}
         self._by_symbol: dict[Symbol, list[int]] | None = None
 
@@ -42,7 +39,7 @@ class View:
 
     def nodes_of(self, cls: int) -> Sequence[int]:
         """The nodes of an e-class."""
-        return self._members.get(self.graph.find(cls), (self.graph.find(cls),))
+        return self.graph.members.get(self.graph.find(cls), (self.graph.find(cls),))
 
     @property
     def by_symbol(self) -> Mapping[Symbol, Sequence[int]]:

@@ -80,7 +80,7 @@ class RunTrace:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.view = View(run.graph, run.members, run.provenance, run.initial)
+        self.view = View(run.graph, run.provenance, run.initial)
 
     @cached_property
     def matched(self) -> list[tuple[int, ...]]:

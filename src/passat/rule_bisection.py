@@ -282,7 +282,7 @@ def _describe(found: GuiltyApplication, trace: Trace, *, raised: bool) -> Guilty
         return found
     run = runs[-1]
     last = run.applications[-1]
-    view = View(run.graph, run.members, run.provenance)
+    view = View(run.graph, run.provenance)
     matched = matched_part(run, last)
     nodes = (last.matched[0].row[0],) if matched is None else matched.nodes
     names = [name for node in nodes if (name := view.name(node))]

@@ -29,7 +29,7 @@ def egraphs_of(
     operators of the intermediate representation to ONNX operators."""
     left = MOST_TOGETHER
     found: list[dict[str, AnyValue] | None] = [None] * len(runs)
-    for number in sorted(range(len(runs)), key=lambda i: (-len(runs[i].members), -len(runs[i].applications), i)):
+    for number in sorted(range(len(runs)), key=lambda i: (-len(runs[i].graph.members), -len(runs[i].applications), i)):
         if left > 0:
             made = found[number] = _egraph(runs[number], strings, spelling, min(MOST, left))
             left -= made["nodes"]
@@ -118,7 +118,7 @@ def _seeds(run: Run) -> list[int]:
         turn = turns[application.rule] = turns.get(application.rule, 0) + 1
         found += [(turn, number, run.graph.find(root)) for root, _ in application.unions]
     ordered = [cls for _, _, cls in sorted(found)]
-    return list(dict.fromkeys([*ordered, *sorted(cls for cls in run.members if run.graph.find(cls) == cls), run.graph.find(run.root)]))
+    return list(dict.fromkeys([*ordered, *sorted(run.graph.members), run.graph.find(run.root)]))
 
 
 def _label(graph: Graph, node: int) -> str:

@@ -102,7 +102,7 @@ class Origins:
         for number, node in self._nodes_of(expr):
             run = self._runs[number]
             cls = run.graph.find(node)
-            if run.choice is not None and run.choice.get(cls, node) != node and cls in run.members:
+            if run.choice is not None and run.choice.get(cls, node) != node and cls in run.graph.members:
                 return Place(number, cls)
         return self.places.get(id(expr))
 
@@ -162,7 +162,7 @@ class Origins:
 
     def _see(self, key: int, number: int, run: Run, node: int) -> None:
         cls = run.graph.find(node)
-        if key not in self.places or cls in run.members:
+        if key not in self.places or cls in run.graph.members:
             self.places[key] = Place(number, cls)
 
     def _follow(self, number: int, run: Run, choice: Mapping[int, int]) -> None:

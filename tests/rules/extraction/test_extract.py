@@ -42,7 +42,6 @@ class Classes:
     def __init__(self, body: Expr) -> None:
         self.graph = Graph()
         self.root = self.graph.load(func(body).body)
-        self.members: dict[int, list[int]] = {}
 
     def add(self, name: str, *operands: int) -> int:
         """Adds a call."""
@@ -55,15 +54,12 @@ class Classes:
     def union(self, *nodes: int) -> None:
         """Unites the e-classes of nodes."""
         for other in nodes[1:]:
-            united = self.graph.unite(nodes[0], other)
-            if united is not None:
-                kept, gone = united
-                self.members[kept] = self.members.pop(kept, [kept]) + self.members.pop(gone, [gone])
+            self.graph.unite(nodes[0], other)
 
     def extract(self, model: CostModel) -> Extraction:
         """The best program, checked to be complete, in order, and of the reported cost."""
-        found = extract(self.graph, [self.root], self.members, len(self.graph), model)
-        check(self.graph, self.graph.find(self.root), found, model, self.members)
+        found = extract(self.graph, [self.root], len(self.graph), model)
+        check(self.graph, self.graph.find(self.root), found, model)
         return found
 
     def chosen(self, model: CostModel) -> list[str]:
@@ -73,14 +69,14 @@ class Classes:
         return sorted(head.op.name for head in heads if head.op is not None)
 
 
-def check(graph: Graph, root: int, found: Extraction, model: CostModel, members: Mapping[int, Sequence[int]]) -> None:
+def check(graph: Graph, root: int, found: Extraction, model: CostModel) -> None:
     done: set[int] = set()
     constants = set(graph.constants)
     total = 0.0
     for cls, node in found.choice.items():
         parts = [graph.find(operand) for operand in graph.operands[node]]
         assert done.issuperset(parts), "operands come before their users"
-        assert node == cls or node in members[cls]
+        assert node == cls or node in graph.members[cls]
         head = graph.symbols[node]
         constant = bool(parts) and constants.issuperset(parts)
         if constant:
@@ -257,7 +253,7 @@ def test_several_roots() -> None:
     shared, own = ops.exp(x), ops.tan(x)
     classes = Classes(tup(shared, own))
     classes.union(classes.node(own), classes.add("cos", classes.node(shared)))
-    found = extract(classes.graph, [classes.node(own), classes.node(shared)], classes.members, len(classes.graph), Prices(exp=4, tan=3))
+    found = extract(classes.graph, [classes.node(own), classes.node(shared)], len(classes.graph), Prices(exp=4, tan=3))
     assert sorted(found.choice) == sorted({classes.node(x), classes.node(own), classes.node(shared)})
 
 
@@ -268,13 +264,10 @@ def test_a_long_chain_of_calls_with_alternatives_everywhere() -> None:
         body = Call(get_op("exp"), [body])
     graph = Graph()
     root = graph.load(infer_type(body))
-    members: dict[int, list[int]] = {}
     head = symbol(CALL, get_op("sin"), 1)
     for cls in range(1, count + 1, 2):
-        other = graph.make(head, 0, (cls - 1,))
-        graph.unite(cls, other)
-        members[cls] = [cls, other]
-    found = extract(graph, [root], members, len(graph), Prices(exp=2))
+        graph.unite(cls, graph.make(head, 0, (cls - 1,)))
+    found = extract(graph, [root], len(graph), Prices(exp=2))
     assert found.cost == pytest.approx(1.5 * count)
     assert found.input_cost == pytest.approx(2 * count)
 
@@ -316,7 +309,7 @@ def random_classes(draw: st.DrawFn) -> tuple[Classes, Prices]:
 def optimum(classes: Classes, model: Prices) -> float:
     """The cost of the best program, found by trying all choices."""
     graph = classes.graph
-    options = {cls: nodes for cls, nodes in classes.members.items() if graph.find(cls) == cls}
+    options = graph.members
     best = math.inf
     for picked in itertools.product(*options.values()):
         choice = dict(zip(options, picked, strict=True))
