@@ -30,21 +30,9 @@ from passat.ir.op import Op
 from passat.ir.traverse import post_order
 from passat.ir.walks import reachable
 from passat.rules.guards import Guard, Reject, Term, computed, guard, has_dtype
-from passat.rules.pattern import (
-    AttrHole,
-    Computed,
-    Pattern,
-    PCall,
-    PConst,
-    PGet,
-    PLiteral,
-    PTuple,
-    PVar,
-    RuleError,
-    attr_holes,
-    pattern_parts,
-)
+from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar, RuleError
 from passat.rules.rule import Rule
+from passat.rules.subterms import attr_holes, pattern_parts
 
 MOST_WAYS: Final = 64
 """Maximum number of combinations of alternatives in a pattern."""

@@ -11,22 +11,8 @@ from passat.ir.walks import preorder
 from passat.rules.guards import Guard
 from passat.rules.holes import CaseCondition, CaseHole, OperatorHole, PartsHole
 from passat.rules.multi_pattern import PJoined
-from passat.rules.pattern import (
-    CaseValue,
-    Computed,
-    Pattern,
-    PCall,
-    PCase,
-    PGet,
-    PNumber,
-    PTuple,
-    PVar,
-    RuleError,
-    arguments_of,
-    hole_names,
-    pattern_parts,
-    subterms,
-)
+from passat.rules.pattern import CaseValue, Computed, Pattern, PCall, PCase, PGet, PNumber, PTuple, PVar, RuleError
+from passat.rules.subterms import arguments_of, hole_names, pattern_parts, subterms
 
 if TYPE_CHECKING:
     from passat.rules.rule import Rule

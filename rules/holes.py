@@ -8,7 +8,8 @@ from typing import Final, Literal, cast, get_args, overload
 
 from passat.ir.op import Op, list_ops
 from passat.rules.guards import Guard
-from passat.rules.pattern import CaseValue, Pattern, PCall, PCase, PConst, PVar, RuleError, TermLike, find_operator, hole_name, subterms
+from passat.rules.pattern import CaseValue, Pattern, PCall, PCase, PConst, PVar, RuleError, TermLike, find_operator, hole_name
+from passat.rules.subterms import subterms
 from passat.rules.symbolic import OperatorTerm, Symbolic
 
 MOST: Final = 7

@@ -16,7 +16,8 @@ from passat.rules.engine.matching import Matcher
 from passat.rules.engine.symbols import CALL, CONST, GET, TUPLE, Symbol
 from passat.rules.engine.trace import Application, Run
 from passat.rules.engine.variant import HOLES, Placed, symbol_of
-from passat.rules.pattern import Pattern, PConst, PLiteral, PVar, pattern_parts
+from passat.rules.pattern import Pattern, PConst, PLiteral, PVar
+from passat.rules.subterms import pattern_parts
 
 
 class Matched(NamedTuple):

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, cast
 from typing import Any as AnyValue
 
 from passat.rules.guards import Guard
-from passat.rules.pattern import CaseValue, Pattern, PCall, PCase, PConst, PVar, RuleError, subterms, tensor_holes
+from passat.rules.pattern import CaseValue, Pattern, PCall, PCase, PConst, PVar, RuleError
 from passat.rules.rule import EXACT, MULTI_PATTERN, Rule
+from passat.rules.subterms import subterms, tensor_holes
 
 if TYPE_CHECKING:
     from passat.rules.expansion import Choice

@@ -7,25 +7,8 @@ from typing import Any as AnyValue
 
 from passat.ir.similar_names import did_you_mean
 from passat.rules.guards import Guard
-from passat.rules.pattern import (
-    Computed,
-    Pattern,
-    PCall,
-    PCase,
-    PConst,
-    PGet,
-    PLiteral,
-    PNumber,
-    PTuple,
-    PVar,
-    RuleError,
-    attr_holes,
-    is_undeclared,
-    operator_names,
-    pattern_parts,
-    subterms,
-    tensor_holes,
-)
+from passat.rules.pattern import Computed, Pattern, PCall, PCase, PConst, PGet, PLiteral, PNumber, PTuple, PVar, RuleError, is_undeclared
+from passat.rules.subterms import attr_holes, operator_names, pattern_parts, subterms, tensor_holes
 from passat.rules.symbolic import Symbolic, missing_attribute
 
 if TYPE_CHECKING:

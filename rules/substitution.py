@@ -38,10 +38,8 @@ from passat.rules.pattern import (
     RuleError,
     as_declared,
     is_undeclared,
-    named_patterns,
-    pattern_parts,
-    subterms,
 )
+from passat.rules.subterms import named_patterns, pattern_parts, subterms
 from passat.rules.symbolic import Symbolic
 
 if TYPE_CHECKING:

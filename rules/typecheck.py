@@ -32,13 +32,11 @@ from passat.rules.pattern import (
     PValue,
     PVar,
     RuleError,
-    arguments_of,
     is_undeclared,
-    subterms,
-    values_in,
 )
 from passat.rules.rule import Rule
 from passat.rules.substitution import Substitution, same_type
+from passat.rules.subterms import arguments_of, subterms, values_in
 from passat.rules.symbolic import AttributeTerm, Symbolic
 
 _SHAPES = ((2, 2), (2, 2, 2, 2), (2, 2, 2), (2,), (), (1, 2))

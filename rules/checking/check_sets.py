@@ -12,8 +12,9 @@ from passat.rules.checking.shrink import shrink, weight
 from passat.rules.checking.trial import Trial, Trier, Verdict
 from passat.rules.checking.trying import WRONG, Checked, tried
 from passat.rules.guards import Check
-from passat.rules.pattern import Computed, PCall, RuleError, is_undeclared, subterms
+from passat.rules.pattern import Computed, PCall, RuleError, is_undeclared
 from passat.rules.rule import LIBERTIES, Liberty, Rule
+from passat.rules.subterms import subterms
 
 INSTANCES: Final = 200
 _MORE: Final = "docs/custom-operators.md"

@@ -23,7 +23,8 @@ from passat.rules.checking.plan import Plan
 from passat.rules.checking.sampler import ALL_TYPES, FLOAT_TYPES, PLAIN, RARE_TYPES, Odd, Sampler, draw_array, draw_constant, uniform
 from passat.rules.checking.strategies import strategy_of
 from passat.rules.guards import Guard
-from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PTuple, subterms, tensor_holes
+from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PTuple
+from passat.rules.subterms import subterms, tensor_holes
 
 _READS: Final = re.compile("const|known|knows")
 """Names of guards that need constants."""

@@ -18,8 +18,9 @@ from passat.rules.engine.bindings import Bindings
 from passat.rules.expansion import with_parts
 from passat.rules.guards import Guard, Reject, guard
 from passat.rules.multi_pattern import Each, MultiRule
-from passat.rules.pattern import AttrHole, Pattern, PCall, PConst, PGet, PVar, subterms
+from passat.rules.pattern import AttrHole, Pattern, PCall, PConst, PGet, PVar
 from passat.rules.rule import FINITE, KEPT, LIBERTIES, Liberty, Rule
+from passat.rules.subterms import subterms
 
 Match = tuple[Bindings, ...]
 _INSTANCES: Final = 100

@@ -22,8 +22,9 @@ from passat.rules.checking.sampler import Sampler, uniform
 from passat.rules.checking.sizes import Sizes
 from passat.rules.checking.strategies import strategy_of
 from passat.rules.guards import Guard
-from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar, RuleError, subterms
+from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar, RuleError
 from passat.rules.samples import Elements, Sample
+from passat.rules.subterms import subterms
 
 Shape = tuple[int, ...]
 _ROUNDS: Final = 2

@@ -19,19 +19,9 @@ from passat.rules.engine.rebuild import rebuild
 from passat.rules.engine.symbols import Symbol
 from passat.rules.expansion import with_parts
 from passat.rules.guards import Guard
-from passat.rules.pattern import (
-    AttrHole,
-    Pattern,
-    PCall,
-    PConst,
-    PGet,
-    PLiteral,
-    PTuple,
-    PVar,
-    attr_holes,
-    subterms,
-)
+from passat.rules.pattern import AttrHole, Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar
 from passat.rules.rule import LIBERTIES, REDUCING, Rule
+from passat.rules.subterms import attr_holes, subterms
 
 _LOOKED_AT: Final = 4
 """Number of instances of a rule that are followed through other rules."""

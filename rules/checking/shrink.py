@@ -18,7 +18,8 @@ from passat.rules.checking.case import Case, Key, Unfit, flatten, name_of
 from passat.rules.checking.draw import SamplingHints, draw
 from passat.rules.checking.sampler import EXTREME, PLAIN, Sampler
 from passat.rules.checking.trial import Trial, Trier
-from passat.rules.pattern import Pattern, PCall, PVar, subterms
+from passat.rules.pattern import Pattern, PCall, PVar
+from passat.rules.subterms import subterms
 
 PLAIN_DTYPES: Final = ("float32", "int32", "bool", "int64", "float64", "float16")
 """Element types in order of readability."""

@@ -16,8 +16,9 @@ from passat.rules.checking.sampler import ENDLESS, EXTREME, PLAIN, Odd, Sampler
 from passat.rules.checking.trial import Inner, Trial, Trier, Verdict
 from passat.rules.guards import UNEXPLAINED, Check, Reject
 from passat.rules.multi_pattern import MultiRule
-from passat.rules.pattern import PVar, subterms, tensor_holes
+from passat.rules.pattern import PVar
 from passat.rules.rule import Rule
+from passat.rules.subterms import subterms, tensor_holes
 
 _WAYS: Final = 100
 """Maximum number of tried directions of a rule with holes for operators and operands, evenly spaced."""

@@ -16,8 +16,9 @@ from passat.rules.engine.variant import Variant, symbol_of
 from passat.rules.expansion import Expansion, fixed_terms, loose
 from passat.rules.holes import OperatorHole
 from passat.rules.multi_pattern import MultiRule
-from passat.rules.pattern import Pattern, PCall, PTuple, PVar, subterms
+from passat.rules.pattern import Pattern, PCall, PTuple, PVar
 from passat.rules.rule import EAGER, Rule
+from passat.rules.subterms import subterms
 
 _COMPILING: Final = threading.Lock()
 """Threads share matchers, which are compared by identity."""

@@ -13,9 +13,9 @@ from passat.rules.engine.graph import Graph
 from passat.rules.engine.matching import Matcher
 from passat.rules.guards import Check, Reject
 from passat.rules.multi_pattern import MultiRule, PJoined
-from passat.rules.pattern import subterms
 from passat.rules.rule import MULTI_PATTERN, Rule
 from passat.rules.substitution import build_together, same_type
+from passat.rules.subterms import subterms
 
 MOST: Final = 256
 """Maximum number of calls in a group."""

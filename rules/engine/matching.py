@@ -18,25 +18,10 @@ from passat.rules.engine.graph import Graph, NewNode
 from passat.rules.engine.symbols import CALL, CONST_SYMBOL, Symbol, symbol
 from passat.rules.engine.variant import HOLES, Place, Placed, Variant, find_places, symbol_of
 from passat.rules.guards import Check, Guard, Reject
-from passat.rules.pattern import (
-    AttrHole,
-    Computed,
-    Pattern,
-    PCall,
-    PConst,
-    PExpression,
-    PGet,
-    PLiteral,
-    PNumber,
-    PValue,
-    PVar,
-    RuleError,
-    named_patterns,
-    pattern_parts,
-    subterms,
-)
+from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PExpression, PGet, PLiteral, PNumber, PValue, PVar, RuleError
 from passat.rules.rule import EAGER, JOINING, LOWERING, Rule
 from passat.rules.substitution import add_tree, bound_keys, is_large_cycle, same_type, scalar_for
+from passat.rules.subterms import named_patterns, pattern_parts, subterms
 
 _NOT_THERE: Final = "its right side does not exist yet"
 

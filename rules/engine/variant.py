@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 from passat.rules.engine.egraph import Query
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.symbols import CALL, CONST_SYMBOL, GET_SYMBOL, TUPLE, Symbol, symbol
-from passat.rules.pattern import Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar, pattern_parts
+from passat.rules.pattern import Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar
+from passat.rules.subterms import pattern_parts
 
 HOLES: Final = (PVar, PConst, PLiteral)
 """The parts of a left side that match an e-class as a whole."""

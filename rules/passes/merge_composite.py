@@ -21,22 +21,9 @@ from passat.ir.sealed import is_sealed, nodes_in
 from passat.ir.traverse import children, post_order
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.guards import Guard, Reject, Term
-from passat.rules.pattern import (
-    Computed,
-    Pattern,
-    PCall,
-    PConst,
-    PGet,
-    PLiteral,
-    PTuple,
-    PVar,
-    RuleError,
-    attr_holes,
-    distinct_terms,
-    pattern_parts,
-    tensor_holes,
-)
+from passat.rules.pattern import Computed, Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar, RuleError
 from passat.rules.substitution import Substitution, bind_attrs
+from passat.rules.subterms import attr_holes, distinct_terms, pattern_parts, tensor_holes
 
 Key: TypeAlias = tuple[AnyValue, ...]
 _Work: TypeAlias = "tuple[Pattern, Expr, _Work] | None"

@@ -18,11 +18,12 @@ from passat.ir.tensor import Tensor
 from passat.rules.analysis import Analysis, ENode, Fact, Facts
 from passat.rules.expansion import fitted
 from passat.rules.guards import Term
-from passat.rules.pattern import Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar, pattern_parts
+from passat.rules.pattern import Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar
 from passat.rules.provenance.plain import CertificateError
 from passat.rules.provenance.terms import CALL, CONST, FIELD, TUPLE, operands_of
 from passat.rules.rule import EAGER, Rule
 from passat.rules.substitution import CallTerm, Environment, Substitution, bind_attrs, bound_keys
+from passat.rules.subterms import pattern_parts
 
 if TYPE_CHECKING:
     from passat.rules.provenance.checker import Checker

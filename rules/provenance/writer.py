@@ -27,7 +27,7 @@ from passat.rules.engine.trace import Application, Run, Steps
 from passat.rules.library import rule_sets
 from passat.rules.library.folding import ConstantFolding, DynamicToStatic, TupleProjection
 from passat.rules.passes.target import RAISING
-from passat.rules.pattern import Pattern, PCall, PConst, PGet, PLiteral, PVar, pattern_parts
+from passat.rules.pattern import Pattern, PCall, PConst, PGet, PLiteral, PVar
 from passat.rules.provenance import terms as kinds
 from passat.rules.provenance.checker import Checker
 from passat.rules.provenance.equivalent_forms import EquivalentForms
@@ -39,6 +39,7 @@ from passat.rules.provenance.stacked_rows import StackedRows
 from passat.rules.provenance.terms import FORMAT, VERSION, Terms, is_declared, reached
 from passat.rules.rule import Rule
 from passat.rules.rule_set import RuleSetMeta
+from passat.rules.subterms import pattern_parts
 
 
 def rules_by_name(sets: Iterable[RuleSetMeta] = ()) -> dict[str, Rule]:

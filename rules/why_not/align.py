@@ -8,7 +8,8 @@ from passat.ir.tensor import Tensor
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.symbols import CALL, TUPLE, Symbol
 from passat.rules.engine.variant import symbol_of
-from passat.rules.pattern import AttrHole, Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar, pattern_parts, subterms
+from passat.rules.pattern import AttrHole, Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar
+from passat.rules.subterms import pattern_parts, subterms
 from passat.rules.why_not.view import View
 
 _STATES: Final = 2_000

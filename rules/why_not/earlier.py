@@ -14,9 +14,10 @@ from passat.rules.engine.eager import KNOWS_ALL, asks_elements
 from passat.rules.engine.matching import Matcher
 from passat.rules.guards import Reject, Term
 from passat.rules.holes import OperatorHole, PartsHole
-from passat.rules.pattern import PCall, subterms
+from passat.rules.pattern import PCall
 from passat.rules.provenance.node_traces import names_of
 from passat.rules.rule import Rule
+from passat.rules.subterms import subterms
 from passat.rules.why_not.align import Aligner, Alignment
 from passat.rules.why_not.answer import Finding, Kind, bare, times
 from passat.rules.why_not.collect import SENTENCES

@@ -21,10 +21,11 @@ from passat.passmgr.registry import is_registered, registry_version
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.passes import default_pipeline
 from passat.rules.passes.simplify import SIMPLIFY
-from passat.rules.pattern import PCall, RuleError, is_undeclared, subterms
+from passat.rules.pattern import PCall, RuleError, is_undeclared
 from passat.rules.rule import Rule
 from passat.rules.rule_pass import rule_pass, rule_passes
 from passat.rules.rule_set import RuleSet
+from passat.rules.subterms import subterms
 
 Passes: TypeAlias = "str | Pass | Sequence[str | Pass] | None"
 """A pipeline as text, as one pass, or as a list of passes and texts; None is the default pipeline."""

@@ -14,19 +14,17 @@ from passat.rules.pattern import (
     PTuple,
     PVar,
     RuleError,
-    attr_holes,
     attribute,
     attributes,
     constant,
     constants,
     number,
     op,
-    subterms,
     tensor,
-    tensor_holes,
     tensors,
     term,
 )
+from passat.rules.subterms import attr_holes, subterms, tensor_holes
 
 x, y, z = tensors("x y z")
 c = constant("c")

@@ -8,8 +8,9 @@ import pytest
 
 from passat.rules.checking.trying import tried
 from passat.rules.library import Attention, RaiseOps
-from passat.rules.pattern import Pattern, PCall, PGet, PTuple, subterms
+from passat.rules.pattern import Pattern, PCall, PGet, PTuple
 from passat.rules.rule import Rule
+from passat.rules.subterms import subterms
 
 CHECKED: tuple[Rule, ...] = (
     *Attention.only("with_constant_mask", "with_mask", "with_guarded_rows", "shared_heads", "rotary"),

@@ -11,24 +11,11 @@ from passat.ir.op import Op, get_op
 from passat.ir.traverse import children, post_order, with_children
 from passat.rules.guards import Term, guard
 from passat.rules.holes import OperatorHole, operator
-from passat.rules.pattern import (
-    Pattern,
-    PCall,
-    PGet,
-    PTuple,
-    RuleError,
-    attr_holes,
-    attributes,
-    constants,
-    op,
-    operator_names,
-    pattern_parts,
-    subterms,
-    tensors,
-)
+from passat.rules.pattern import Pattern, PCall, PGet, PTuple, RuleError, attributes, constants, op, tensors
 from passat.rules.rule import Rule
 from passat.rules.rule_pass import rule_pass
 from passat.rules.rule_set import RuleSet
+from passat.rules.subterms import attr_holes, operator_names, pattern_parts, subterms
 from tests.rules.building import func, numbers, var
 from tests.rules.provenance.proving import written
 from tests.rules.running import rewritten
