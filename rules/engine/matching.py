@@ -1,29 +1,26 @@
-"""Compiles rules for the engine: queries for egglog, and the decision in Python on each match."""
+"""Compiles left sides and guards for the engine: queries for egglog, and the decision in Python on each match."""
 
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any as AnyValue
-from typing import Final
 
 from passat.ir.attrs import Attrs
 from passat.ir.infer import InferError
 from passat.ir.op import OpTypeError
 from passat.ir.tensor import Tensor
 from passat.rules.engine.bindings import Bindings
-from passat.rules.engine.common_parts import CommonParts
 from passat.rules.engine.egraph import Query
 from passat.rules.engine.graph import Graph, NewNode
+from passat.rules.engine.right_side import RightSide
 from passat.rules.engine.symbols import CALL, CONST_SYMBOL, Symbol, symbol
 from passat.rules.engine.variant import HOLES, Place, Placed, Variant, find_places, symbol_of
 from passat.rules.guards import Check, Guard, Reject
-from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PExpression, PGet, PLiteral, PNumber, PValue, PVar, RuleError
-from passat.rules.rule import EAGER, JOINING, LOWERING, Rule
-from passat.rules.substitution import add_tree, bound_keys, is_large_cycle, same_type, scalar_for
+from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PExpression, PGet, PLiteral, PVar, RuleError
+from passat.rules.rule import EAGER, JOINING, Rule
+from passat.rules.substitution import bound_keys, is_large_cycle, same_type
 from passat.rules.subterms import named_patterns, pattern_parts, subterms
-
-_NOT_THERE: Final = "its right side does not exist yet"
 
 
 class Matcher:
@@ -121,8 +118,8 @@ class Matcher:
         return [(slots[key], symbol_of(node), tuple([slots[part.key] for part in pattern_parts(node)])) for key, node in calls.items()]
 
     @cached_property
-    def _plan(self) -> list[tuple[Pattern, Symbol, tuple[int, ...]]]:
-        return self._compile(self.rule.rhs)
+    def _right(self) -> RightSide:
+        return RightSide(self.rule, self._slots, any(node is self.rule.lhs for node in self._commuting))
 
     # ---- queries
 
@@ -216,7 +213,7 @@ class Matcher:
         """The e-class of the root (-1 for a `new` node), and the node that the right side becomes. Raises Reject with the reason."""
         try:
             match = self.bind(graph, row, new)
-            built = self._there(match) if self.rule.kind == JOINING else self._build(match)
+            built = self._right.existing(match) if self.rule.kind == JOINING else self._right.make(match)
         except Reject:
             raise
         except (OpTypeError, InferError) as error:
@@ -273,101 +270,6 @@ class Matcher:
         payload = (row[len(self.class_keys)],) if self.root.has_payload else ()
         return (*[row[slot] for slot in variant.root], *payload)
 
-    def _compile(self, rhs: Pattern) -> list[tuple[Pattern, Symbol, tuple[int, ...]]]:
-        """The nodes that the right side creates, operands first; operands are columns of the row, or ~i for the i-th created node."""
-        made: dict[tuple[AnyValue, ...], int] = {}
-        plan: list[tuple[Pattern, Symbol, tuple[int, ...]]] = []
-        for node in _bottom_up(rhs, self._slots):
-            operands = tuple(~made[part.key] if part.key in made else self._slots[part.key] for part in pattern_parts(node))
-            plan.append((node, symbol_of(node), operands))
-            made[node.key] = len(plan) - 1
-        return plan
-
-    def _build(self, match: Bindings) -> int:
-        graph, row = match.graph, match.row
-        made: list[int] = []
-        turned = self._may_turn and self._is_turned(match)
-        for node, head, operands in self._plan:
-            if isinstance(node, PExpression):
-                made.append(add_tree(graph, match.value(node.value)))
-                continue
-            if isinstance(node, PValue):
-                made.append(graph.add_value(match.constant(node)))
-                continue
-            if isinstance(node, (PLiteral, PNumber)):
-                made.append(graph.add_constant(scalar_for(match.value(node.value), match.root_type)))
-                continue
-            payload = 0
-            if isinstance(node, PCall):
-                if node.op.attr_params or node.op.variadic:
-                    payload = graph.attr_id(match.call_attrs(node))
-            elif isinstance(node, PGet):
-                payload = node.index
-            parts = tuple([graph.find(made[~i] if i < 0 else row[i]) for i in operands])
-            if turned and head == self.root:
-                parts = parts[::-1]
-            is_last = len(made) == len(self._plan) - 1
-            if is_last and match.new is None and graph.differs_in_rounding(graph.find(row[0]), head, payload, parts):
-                return row[0]
-            made.append(graph.make(head, payload, parts))
-        return made[-1] if made else row[self.slot(self.rule.rhs)]
-
-    @cached_property
-    def _may_turn(self) -> bool:
-        """True for a lowering rule with a commutative root, if its right side makes one call of that operator. That call gets the order of
-        operands in the program; otherwise the order would depend on that of the matches."""
-        made = [node for node, head, _ in self._plan if not isinstance(node, (PVar, PNumber)) and head == self.root]
-        return self.rule.kind == LOWERING and len(made) == 1 and any(node is self.rule.lhs for node in self._commuting)
-
-    def _is_turned(self, match: Bindings) -> bool:
-        """True if the program has the operands of the root in the opposite order to the left side."""
-        graph, root = match.graph, match.graph.find(match.row[0])
-        if graph.symbols[root] != self.root:
-            return False
-        given = [graph.find(node) for node in graph.operands[root]]
-        bound = [graph.find(match.node(part)) if self.slot(part) >= 0 else None for part in pattern_parts(self.rule.lhs)]
-        turned = all(cls in (None, other) for cls, other in zip(bound, reversed(given), strict=True))
-        return turned and given[0] != given[1] and any(cls is not None for cls in bound)
-
-    def _there(self, match: Bindings) -> int:
-        """The existing node for the right side, up to the order of operands, outside the root's e-class, or that of a chain that is
-        regrouped. Raises Reject if there is none."""
-        graph, row, made = match.graph, match.row, list[int]()
-        root = graph.find(row[0])
-        for node, head, operands in self._plan:
-            parts = tuple([graph.find(made[~i] if i < 0 else row[i]) for i in operands])
-            payload = graph.attr_id(match.call_attrs(node)) if isinstance(node, PCall) and head.has_payload else 0
-            found = graph.there(head, payload, parts) if isinstance(node, PCall) else None
-            if found is None:
-                return self._regrouped(graph, row, root)
-            made.append(found)
-        built = made[-1] if made else row[self.slot(self.rule.rhs)]
-        if graph.find(built) == root:
-            raise Reject(_NOT_THERE, Check.ABSENT)
-        return built
-
-    def _regrouped(self, graph: Graph, row: Sequence[int], root: int) -> int:
-        """The node of a chain that is regrouped because another chain shares operands of its part. Raises Reject for other right sides."""
-        if not self._regroups:
-            raise Reject(_NOT_THERE, Check.ABSENT)
-        if graph.common_parts is None:
-            graph.common_parts = CommonParts(graph)
-        (_, head, inner), (_, _, outer) = self._plan
-        part = graph.common_parts.make(head, tuple([graph.find(row[i]) for i in inner]), root)
-        if part is None:
-            raise Reject(_NOT_THERE, Check.ABSENT)
-        built = graph.make(head, 0, tuple([graph.find(part if i < 0 else row[i]) for i in outer]))
-        if graph.find(built) == root:
-            raise Reject(_NOT_THERE, Check.ABSENT)
-        graph.common_parts.use(part, root, built)
-        return built
-
-    @cached_property
-    def _regroups(self) -> bool:
-        """True if both sides are two calls of one operator with two operands, as in `(x + y) + z -> x + (y + z)`."""
-        calls = [node for node in (*self._terms, *subterms(self.rule.rhs)) if not isinstance(node, PVar)]
-        return len(calls) == 4 and {symbol_of(node) for node in calls} == {self.root} and self.root.arity == 2 and not self.root.has_payload
-
 
 def _attribute(attrs: Attrs, name: str) -> AnyValue:
     """The value of an attribute. Rejects a missing one, as nodes of undeclared operators may have."""
@@ -383,18 +285,3 @@ def _asymmetric(node: PCall, used: Mapping[AnyValue, int]) -> bool:
     left, right = node.args
     holes = isinstance(left, PVar) and isinstance(right, PVar)
     return left.key != right.key and not (holes and used[left.key] == used[right.key] == 1)
-
-
-def _bottom_up(pattern: Pattern, bound: Container[tuple[AnyValue, ...]]) -> list[Pattern]:
-    """The distinct terms of a pattern, operands first, without bound terms and their subterms."""
-    met: list[Pattern] = []
-    stack = [pattern]
-    while stack:
-        node = stack.pop()
-        if node.key not in bound:
-            met.append(node)
-            stack.extend(reversed(pattern_parts(node)))
-    ordered: dict[tuple[AnyValue, ...], Pattern] = {}
-    for node in reversed(met):
-        ordered.setdefault(node.key, node)
-    return list(ordered.values())
