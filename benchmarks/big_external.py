@@ -102,8 +102,9 @@ def work(name: str, source: Path, target: Path) -> tuple[float, int, int]:
 
 def evaluate(model: Path, target: Path) -> None:
     """Writes the output of a model for a fixed random input to a file: on ONNX Runtime, with its optimizations off."""
-    import onnxruntime
+    from passat.ir.onnx_runtime import onnx_runtime
 
+    onnxruntime = onnx_runtime()
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
@@ -155,6 +156,9 @@ def main() -> None:
     if sys.argv[1:2] == ["--evaluate"]:
         evaluate(Path(sys.argv[2]), Path(sys.argv[3]))
         return
+    from passat.ir.onnx_runtime import forbid_telemetry  # not at the top: the memory of the processes that work is measured
+
+    forbid_telemetry()  # in all processes, also where a peer imports ONNX Runtime
     parser = argparse.ArgumentParser(description="Optimize a model above protobuf's size limit.")
     parser.add_argument("--model", type=Path, help="a model from graphs.big_external; created if not given")
     parser.add_argument("--folder", type=Path, help="folder for temporary results; by default a temporary folder")

@@ -26,6 +26,10 @@ from typing import Final
 import numpy as np
 import onnx
 
+from passat.ir.onnx_runtime import forbid_telemetry, onnx_runtime
+
+forbid_telemetry()  # also where a peer imports ONNX Runtime
+
 NOT_COUNTED: Final = frozenset({"Constant", "ConstantOfShape"})
 """Operators that hold a value rather than compute one; every count of nodes leaves them out."""
 
@@ -114,8 +118,7 @@ def random_inputs(model: onnx.ModelProto, *, dimension: int = 3, seed: int = 0) 
 
 def evaluate(model: onnx.ModelProto, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
     """Run `model` on ONNX Runtime with its optimizations off."""
-    import onnxruntime
-
+    onnxruntime = onnx_runtime()
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4

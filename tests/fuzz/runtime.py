@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import onnx
-import onnxruntime
 from onnx import ModelProto, TensorProto, helper
 
 from passat.ir.onnx import OnnxError, check
+from passat.ir.onnx_runtime import onnx_runtime
 from passat.runner import Runner
 
 Feed = Mapping[str, Any]
@@ -32,6 +32,7 @@ def accepts(model: ModelProto) -> bool:
 
 def newest_opset() -> int:
     """The newest opset that both the onnx package and ONNX Runtime support."""
+    onnxruntime = onnx_runtime()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     value = helper.make_tensor_value_info("x", 1, [1])

@@ -101,6 +101,25 @@ def test_imports_go_one_way() -> None:
     assert not wrong
 
 
+def test_onnx_runtime_is_imported_without_its_telemetry() -> None:
+    """In tests, pytest's own files may import it, since `conftest.py` sets the variable first; programs among the tests may not."""
+    folders = ("benchmarks", "docs", "examples", "tests")
+    own = (path for path in sources() if path != HOME / "ir" / "onnx_runtime.py")
+    others = (path for folder in folders for path in sorted((HOME / folder).rglob("*.py")))
+    paths = [*own, *(path for path in others if not path.name.startswith("test_") and path.name != "conftest.py")]
+    assert len(paths) > 400
+    assert not [str(found) for path in paths for found in imports_anywhere(path) if found.partition(".")[0] == "onnxruntime"]
+
+
+def imports_anywhere(path: Path) -> Iterator[str]:
+    """The modules that a file imports, also within functions."""
+    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
 def test_a_room_is_imported_under_its_own_name() -> None:
     assert not [str(found) for found in all_imports() if found.top in ("ir", "passmgr", "rules", "runtime", "src")]
 

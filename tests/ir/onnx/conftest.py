@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from onnx import GraphProto, ModelProto, NodeProto
 
 from passat.ir.expr import Call, Expr, Function
 from passat.ir.module import IRModule
+from passat.ir.onnx_runtime import onnx_runtime
 from passat.ir.traverse import rewrite
 
 Feeds = Mapping[str, Any]
@@ -29,6 +29,7 @@ def parse() -> Callable[..., ModelProto]:
 
 
 def _run(model: ModelProto, feeds: Feeds) -> list[Any]:
+    ort = onnx_runtime()
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4

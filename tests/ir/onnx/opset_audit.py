@@ -15,13 +15,13 @@ from typing import Any, Final
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 import passat
 from benchmarks.differences import difference
 from passat.ir.onnx import OnnxError, from_onnx, to_onnx
 from passat.ir.onnx.opset import in_opset
+from passat.ir.onnx_runtime import onnx_runtime
 from tests.ir.onnx.conftest import rebuilt_module
 from tests.ir.onnx.opset_samples import Array, Sample, all_samples
 
@@ -85,8 +85,9 @@ def model_of(graph: onnx.GraphProto, opset: int) -> ModelProto:
     return made
 
 
-def session(model: ModelProto) -> ort.InferenceSession:
+def session(model: ModelProto) -> Any:
     """A session with optimizations off."""
+    ort = onnx_runtime()
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
@@ -99,13 +100,14 @@ def run(model: ModelProto, given: Mapping[str, Array]) -> list[Any]:
     return _run(session(model), given)
 
 
-def _run(made: ort.InferenceSession, given: Mapping[str, Array]) -> list[Any]:
+def _run(made: Any, given: Mapping[str, Array]) -> list[Any]:
     names = [value.name for value in made.get_outputs()]
     raw = [value.name for value in made.get_outputs() if value.type in _RAW]
     plain = [name for name in names if name not in raw]
     found: dict[str, Any] = dict(zip(plain, made.run(plain, dict(given)) if plain else (), strict=True))
     if raw:
-        feed = {name: ort.OrtValue.ortvalue_from_numpy(value) for name, value in given.items()}
+        ort_value = onnx_runtime().OrtValue
+        feed = {name: ort_value.ortvalue_from_numpy(value) for name, value in given.items()}
         for name, value in zip(raw, made.run_with_ort_values(raw, feed), strict=True):
             found[name] = np.frombuffer(ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes()), np.uint8)
     return [found[name] for name in names]
@@ -333,7 +335,7 @@ def by_opset(chosen: Iterable[Case], most: int = 64) -> Iterator[list[Case]]:
 def main() -> int:
     """Runs the whole audit; the exit code is 1 if there are findings."""
     start = time.perf_counter()
-    ort.set_default_logger_severity(4)
+    onnx_runtime().set_default_logger_severity(4)
     good, bad = runnable(cases(all_samples(), last=True))
     print(f"{len(good)} cases run on ONNX Runtime, {len(bad)} do not", flush=True)
     findings: list[Finding] = []

@@ -9,10 +9,10 @@ from typing import Any as AnyValue
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import parser
 
+from passat.ir.onnx_runtime import onnx_runtime
 from passat.runtime.kernels import Kernels, NoCompilerError, build_library, compiler, fuse, library_source
 from passat.runtime.kernels.fusing import key
 from passat.runtime.kernels.interface import PROCESSOR, RUNTIME
@@ -68,6 +68,7 @@ def fused(proto: onnx.ModelProto) -> Kernels:
 
 
 def session(proto: onnx.ModelProto, library: Path | None = None, threads: int = 1) -> AnyValue:
+    onnxruntime = onnx_runtime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
