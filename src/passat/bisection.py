@@ -13,7 +13,7 @@ from typing import Any as AnyValue
 
 from passat.apart import error_stream, show_code
 from passat.choose import NothingToTimeError, Times, race
-from passat.feeds import GivenInputs, write_inputs
+from passat.feeds import FailingInputsError, GivenInputs, write_inputs
 from passat.ir.infer_error import InferError
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, check, save, to_onnx
@@ -28,7 +28,7 @@ from passat.quantities import seconds
 from passat.report import bytes_of, histogram, node_count
 from passat.rules import RuleSet
 from passat.runner import ModelSource
-from passat.settings import DEFAULT_LEVEL, Variant
+from passat.settings import DEFAULT_LEVEL, ArgumentError, Spelling, Variant, as_keyword, check_drawn
 from passat.source import open_source
 from passat.verify import AS_USUAL, Comparing, Reference
 
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 READ_AND_WRITTEN: Final = "(reading and writing)"
 """The name of the stage before all passes."""
+MARGIN: Final = 0.1
+"""The smallest bad increase of times and sizes, unless given."""
 CANNOT_TELL: Final = 125
 """The exit code of a check command that cannot decide, as in `git bisect run`."""
 INPUTS_NAME: Final = "inputs.npz"
@@ -114,7 +116,7 @@ class Slower(Check):
     """
 
     def __init__(
-        self, original: ModelSource, folder: str | None = None, *, margin: float = 0.1, how: Comparing = AS_USUAL, doubt: float = 0.0
+        self, original: ModelSource, folder: str | None = None, *, margin: float = MARGIN, how: Comparing = AS_USUAL, doubt: float = 0.0
     ) -> None:
         super().__init__(folder)
         self._original = original
@@ -151,7 +153,7 @@ class Larger(Check):
     Compares with the original as Passat writes it, so that only the effect of passes counts. Raises OnnxError.
     """
 
-    def __init__(self, original: IRModule, folder: str | None = None, *, margin: float = 0.1) -> None:
+    def __init__(self, original: IRModule, folder: str | None = None, *, margin: float = MARGIN) -> None:
         super().__init__(folder)
         self._margin = margin
         self._nodes, self._bytes = _size(to_onnx(original))
@@ -171,14 +173,21 @@ def _size(model: "ModelProto") -> tuple[int, int]:
 
 
 class Crash(Check):
-    """True if ONNX Runtime fails on a model, when loading it or running it on random inputs, or if it ends its process."""
+    """True if ONNX Runtime fails on a model, when loading it or running it on random inputs and the user's, or if it ends its process."""
+
+    def __init__(self, folder: str | None = None, how: Comparing = AS_USUAL) -> None:
+        super().__init__(folder)
+        self._how = how
 
     def judge(self, model: "ModelProto") -> str | None:
         """The failure."""
         return _on_file(model, self._folder, self._fail)
 
     def _fail(self, path: str) -> str:
-        reference = Reference(path)
+        try:
+            reference = Reference(path, self._how)
+        except FailingInputsError as error:
+            return str(error)
         complaint = reference.complaint and f"ONNX Runtime does not load the model: {reference.complaint}"
         return (reference.ended or reference.skipped or complaint).replace("the original", "the model")
 
@@ -321,21 +330,21 @@ def bisect_model(
     passes: Passes = None,
     rules: Sequence[type[RuleSet]] = (),
     how: Comparing = AS_USUAL,
-    margin: float = 0.1,
+    margin: float | None = None,
     variant: Variant = AS_GIVEN,
     progress: Callable[[str], None] | None = None,
 ) -> Bisection:
     """The first pass of an optimization after which a model is bad, by binary search over intermediate models.
 
-    `check` defines what is bad: "wrong" (other values than the original), "slower" (by more than `margin` of the time), "larger" (more
-    nodes, or more than `margin` of the bytes), "crash" (the pass raises, or ONNX Runtime fails on the model), or a command, which gets the
-    path of a model (`passat.bisection.Command`). `passat.verify.comparing` sets how models are compared; `passat.settings.Variant` sets the
-    opset, sizes and outputs of the bisected model. Other arguments, and the settings of a surrounding context, are as in
-    `passat.optimize`, except that adjacent passes do not share an e-graph unless `rules.joint` is set: a shared e-graph has no intermediate
-    program.
+    `check` defines what is bad: "wrong" (other values than the original), "slower" (by more than `margin` of the time, by default 0.1),
+    "larger" (more nodes, or more than `margin` of the bytes), "crash" (the pass raises, or ONNX Runtime fails on the model), or a
+    command, which gets the path of a model (`passat.bisection.Command`). `passat.verify.comparing` sets how models are compared;
+    `passat.settings.Variant` sets the opset, sizes and outputs of the bisected model. Other arguments, and the settings of a
+    surrounding context, are as in `passat.optimize`, except that adjacent passes do not share an e-graph unless `rules.joint` is set: a
+    shared e-graph has no intermediate program. A setting that the check does not use is an error.
 
-    Raises BisectError if no pass is bad, CheckError for a check that cannot run, OnnxError, PipelineError, RuleError, SpecializeError,
-    VerifyError, InputsError.
+    Raises BisectError if no pass is bad, CheckError for a check that cannot run, ArgumentError, OnnxError, PipelineError, RuleError,
+    SpecializeError, VerifyError, InputsError.
     """
     tell = telling(progress)
     source, module, settings, pipeline, asked = open_subject(model, check, passes, rules, how, margin, variant, tell)
@@ -380,11 +389,14 @@ def open_subject(
     passes: Passes,
     rules: Sequence[type[RuleSet]],
     how: Comparing,
-    margin: float,
+    margin: float | None,
     variant: Variant,
     tell: Callable[[str], None],
 ) -> Subject:
-    """Reads the subject of a bisection. Raises CheckError, OnnxError, PipelineError, RuleError, SpecializeError, VerifyError."""
+    """Reads the subject of a bisection. Raises ArgumentError, CheckError, OnnxError, PipelineError, RuleError, SpecializeError,
+    VerifyError."""
+    rtol, atol = how.closeness or (0, 0)
+    check_used(check, {"margin": margin, "inputs": how.given, "rtol": rtol or None, "atol": atol or None, "seed": how.seed})
     source = os.fspath(model)
     if os.path.exists(source) and not os.path.isfile(source) and not os.path.isdir(source):
         raise CheckError(f"{source} is a pipe or a device; a bisection reads the model several times, so save it to a file first")
@@ -393,7 +405,7 @@ def open_subject(
     tell("reading the model")
     given = read_leniently(source, variant.in_context(settings))
     pipeline = settings.run(build_pipeline, passes, rules)
-    return Subject(source, given.module, settings, pipeline, command or make_check(check, given, how, margin))
+    return Subject(source, given.module, settings, pipeline, command or make_check(check, given, how, MARGIN if margin is None else margin))
 
 
 def read_leniently(path: str, variant: Variant = AS_GIVEN) -> Given:
@@ -406,12 +418,29 @@ CHECKS: Mapping[str, Callable[[Given, Comparing, float], Check]] = {
     "wrong": lambda given, how, _: WrongValue(given.reference(how)),
     "slower": lambda given, how, margin: Slower(given.source.runnable, given.source.folder, margin=margin, how=how, doubt=margin / 4),
     "larger": lambda given, _, margin: Larger(given.module, given.source.folder, margin=margin),
-    "crash": lambda given, _how, _margin: Crash(given.source.folder),
+    "crash": lambda given, how, _: Crash(given.source.folder, how),
 }
 """The named checks. Each creates a check from a model, comparison settings, and the margin of times and sizes."""
+_USED: Final[Mapping[str, Sequence[str]]] = {
+    "wrong": ("inputs", "rtol", "atol", "seed"),
+    "slower": ("inputs", "seed", "margin"),
+    "larger": ("margin",),
+    "crash": ("inputs", "seed"),
+}
+"""The settings that each named check uses."""
 
 
-def make_check(check: str, given: Given, how: Comparing, margin: float = 0.1) -> Check:
+def check_used(check: str, given: Mapping[str, AnyValue], spell: Spelling = as_keyword) -> None:
+    """Raises ArgumentError for settings of a bisection that its check does not use."""
+    for name, value in given.items():
+        if value is not None and (name, value) != ("seed", 0) and name not in _USED.get(check, ()):
+            uses = " or ".join(spell("check", each) for each, used in _USED.items() if name in used)
+            raise ArgumentError(f"{spell(name)} applies to {uses} only, not to {spell('check', check)}")
+    if check == "slower":
+        check_drawn(given["seed"], given["inputs"], spell)
+
+
+def make_check(check: str, given: Given, how: Comparing, margin: float = MARGIN) -> Check:
     """The check of this name, or of a command, for results of passes. Raises CheckError, OnnxError, VerifyError."""
     return CHECKS[check](given, how, margin) if check in CHECKS else make_command(check, given.source.folder)
 

@@ -318,6 +318,10 @@ class InputsError(PassatError, ValueError):
     exit_code = 1
 
 
+class FailingInputsError(InputsError):
+    """Inputs that fit the model, but on which it fails."""
+
+
 @dataclass(frozen=True, eq=False)
 class GivenInputs:
     """Arrays by input name; `name` identifies them in messages."""

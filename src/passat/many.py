@@ -75,9 +75,11 @@ def optimize_each(
     """The results of `optimize_many`, each with its number, in order of completion. Checks the arguments at the first one."""
     if not isinstance(jobs, int) or jobs < 1:
         raise ArgumentError(f"jobs must be an integer of at least 1, not {jobs!r}")
+    if jobs > 1 and executor is not None:
+        raise ArgumentError(f"jobs={jobs} starts processes here, and executor runs the jobs elsewhere; drop one of the two")
     settings_of("optimize_many", keywords)  # raises for invalid ones
     traced = [name for name in ("record", "explain", "certificate") if keywords.get(name)]
-    if traced and jobs > 1 and executor is None and output is None:
+    if traced and jobs > 1 and output is None:
         raise ArgumentError(f"{traced[0]}=True makes results that cannot come back from another process; give output=, or jobs=1")
     outputs = output_paths(models, output)
     entered = PassContext.entered()

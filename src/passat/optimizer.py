@@ -193,8 +193,9 @@ def _without(error: LooseRulesError, job: Job, given: Given) -> Result:
     config = {**(job.wanted.config or {}), "rules.disabled": disabled, **({} if error.math is None else {"rules.math": error.math})}
     source, report = given.source, job.report
     # The model is already specialized.
-    stricter = replace(job.wanted, config=config, folder=source.folder, dims=None, input_shapes=None, outputs=None)
-    result = _optimized(source.original, stricter, error.reference)
+    model, folder = source.original, source.folder if source.original is source.proto else None
+    stricter = replace(job.wanted, config=config, folder=folder, dims=None, input_shapes=None, outputs=None)
+    result = _optimized(model, stricter, error.reference)
     result.report.source, result.report.nodes_before, result.report.bytes_before = report.source, report.nodes_before, report.bytes_before
     result.report.warnings.append(error.sentence)
     return result

@@ -17,7 +17,7 @@ from passat.choose import NothingToTimeError, choose_feed, feed_of_sizes, take_t
 from passat.log import telling
 from passat.report import Shown, histogram, node_count
 from passat.runner import Runner, VerifyError, custom_operators, loadable, sentence_of
-from passat.settings import ArgumentError
+from passat.settings import ArgumentError, check_drawn
 from passat.source import ModelLike, Source, open_source
 from passat.verify import Comparing, comparing
 
@@ -128,6 +128,7 @@ def profile(
         raise ArgumentError("seconds must be positive, and threads at least 1")
     if empty := [name for name, size in (dims or {}).items() if size == 0]:
         raise ArgumentError(f"the dimension {empty[0]} has size 0, so there is nothing to measure; give it at least 1")
+    check_drawn(seed, inputs)
     how, tell = comparing(seed, inputs), telling(progress)
     tell("reading the models")
     sources = (open_source(before, folders[0]), open_source(after, folders[1]))

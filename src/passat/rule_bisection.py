@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any as AnyValue
 from typing import NoReturn
 
-from passat.bisection import AS_GIVEN, open_subject
+from passat.bisection import AS_GIVEN, MARGIN, open_subject
 from passat.crash import file_of
 from passat.ir.equality import structural_equal
 from passat.ir.expr import Function
@@ -174,7 +174,7 @@ def bisect_rules(
     passes: Passes = None,
     rules: Sequence[type[RuleSet]] = (),
     how: Comparing = AS_USUAL,
-    margin: float = 0.1,
+    margin: float | None = None,
     variant: Variant = AS_GIVEN,
     progress: Callable[[str], None] | None = None,
 ) -> RuleBisection:
@@ -207,7 +207,7 @@ def bisect_rules(
         guilty = tuple(rule for rule in guilty if rule.name == application.rule)
     return RuleBisection(
         *(source, check, guilty, len(candidates), fired, application, why, error, before, after),
-        *(asked.calls, runs, passes, tuple(rules), how, margin, variant),
+        *(asked.calls, runs, passes, tuple(rules), how, MARGIN if margin is None else margin, variant),
     )
 
 

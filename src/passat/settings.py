@@ -1,4 +1,5 @@
-"""The settings of an optimization: the keywords of `passat.optimize`, their defaults, and error messages for invalid values."""
+"""The settings of an optimization: the keywords of `passat.optimize`, their defaults, and error messages for invalid values, and for those
+that have no effect beside others."""
 
 import math
 import numbers
@@ -34,6 +35,52 @@ class ArgumentError(PassatError, ValueError):
     """An argument with an invalid value. The message names it."""
 
     exit_code = 2
+
+
+Spelling: TypeAlias = Callable[..., str]
+"""How messages write a setting, from its name and, optionally, its value: as a keyword, or as an option of the command line."""
+
+
+def as_keyword(name: str, *value: object) -> str:
+    """A setting as a keyword of Python.
+
+    >>> as_keyword("verify"), as_keyword("verify", False)
+    ('verify', 'verify=False')
+    """
+    return "=".join([name, *map(repr, value)])
+
+
+def check_effects(given: Mapping[str, AnyValue], spell: Spelling = as_keyword) -> None:
+    """Raises ArgumentError for keywords of `passat.optimize` that have no effect beside others, or contradict them."""
+    timed, kernels, traced = given["choose"] == "time", given["kernels"], given["explain"] or given["certificate"]
+    if not timed and given["candidates"] is not None:
+        candidates, time = spell("candidates"), spell("choose", "time")
+        raise ArgumentError(f"{spell('candidates', given['candidates'])} applies to {time} only; add {time}, or drop {candidates}")
+    if timed and traced:
+        raise ArgumentError(
+            f"{spell('choose', 'time')} tries several programs, and cannot explain or certify one of them; "
+            f"use {spell('choose', 'cost')} (the default)"
+        )
+    if kernels and traced:
+        raise ArgumentError("kernels join nodes outside of the rules, and cannot be explained or certified; drop one of the two")
+    if given["verify"]:
+        return
+    unused = ["allow_unverified", *([] if kernels else ["rtol", "atol", *([] if timed else ["inputs", "seed"])])]
+    for name in unused:
+        if given[name] is not None and given[name] != _UNSET.get(name):
+            raise ArgumentError(
+                f"{spell(name)} sets how the result is compared with the input, and {spell('verify', False)} disables the comparison"
+            )
+
+
+def check_drawn(seed: int, inputs: object, spell: Spelling = as_keyword) -> None:
+    """Raises ArgumentError for a seed of random inputs where the user gives all of them."""
+    if seed and inputs is not None:
+        raise ArgumentError(f"{spell('seed', seed)} draws random inputs, and {spell('inputs')} gives them all; drop one of the two")
+
+
+_UNSET: Final = {"allow_unverified": False, "seed": 0}
+"""Defaults that are not None."""
 
 
 def _kind(kinds: type | tuple[type, ...], said: str) -> Check:
@@ -185,14 +232,13 @@ class Settings(Variant):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.choose != "time" and self.candidates is not None:
-            raise ArgumentError(f"candidates={self.candidates} applies to choose='time' only; add choose='time', or drop candidates")
-        if self.choose == "time" and (self.explain or self.certificate):
-            raise ArgumentError(
-                "choose='time' tries several programs, and cannot explain or certify one of them; use choose='cost' (the default)"
-            )
-        if self.kernels and (self.explain or self.certificate):
-            raise ArgumentError("kernels join nodes outside of the rules, and cannot be explained or certified; drop one of the two")
+        check_effects(vars(self))
+        for name in ("time_limit", "cost"):
+            option, value = f"rules.{name}", getattr(self, name)
+            if value is not None and option in (self.config or {}) and (self.config or {})[option] != value:
+                raise ArgumentError(
+                    f"{as_keyword(name, value)} and {(self.config or {})[option]!r} in the option {option} contradict each other"
+                )
 
     @property
     def options(self) -> dict[str, AnyValue]:

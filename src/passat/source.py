@@ -17,7 +17,7 @@ from typing import Any as AnyValue
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, from_onnx
 from passat.ir.onnx.errors import CheckerError, ContradictionError, require_onnx
-from passat.settings import Variant
+from passat.settings import ArgumentError, Variant
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -217,12 +217,16 @@ class Source:
 
 
 def open_source(model: "ModelLike", folder: str | os.PathLike[str] | None) -> Source:
-    """Reads a model. `folder` is the folder of the external data of a model in memory. Raises OnnxError."""
+    """Reads a model. `folder` is the folder of the external data of a model in memory. Raises OnnxError, ArgumentError."""
     require_onnx()
     if isinstance(model, (str, os.PathLike)):
         from passat.ir.onnx.files import read_model
 
         path = os.fspath(model)
+        if folder is not None:
+            raise ArgumentError(
+                f"folder={os.fspath(folder)!r} is for models in memory; the external data of {path} lies in the folder of its file"
+            )
         return Source(path, read_model(path), os.path.dirname(path) or ".", in_file=True)
     converted = convert(model)
     proto, own = converted or (_in_memory(model), None)

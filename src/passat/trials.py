@@ -10,8 +10,8 @@ from typing import Final
 from passat.apart import EndedError, LateError
 from passat.feeds import (
     WIDE_RANGES,
+    FailingInputsError,
     GivenInputs,
-    InputsError,
     InputSpec,
     Trial,
     empty_last,
@@ -73,7 +73,7 @@ class Trials:
         try:
             self.values.append(runner.run(self.feed(trial)))
         except Exception as error:
-            raise InputsError(f"the model does not run on {given.name}: {sentence_of(error)}") from error
+            raise FailingInputsError(f"the model does not run on {given.name}: {sentence_of(error)}") from error
         self.each.append(trial)
 
     def _add_random(self, runner: Runner, seed: int, wanted: int) -> str:

@@ -23,7 +23,7 @@ from passat.ir.onnx import from_onnx, to_onnx
 from passat.passmgr import Pass, PassContext, Sequential, bisect_passes, module_pass
 from passat.rules import RuleSet, op, rule_pass, tensor
 from passat.runner import Runner, VerifyError
-from passat.verify import AS_USUAL, Reference, VerifyReport
+from passat.verify import AS_USUAL, Reference, VerifyReport, comparing
 
 
 @pytest.fixture(autouse=True)
@@ -231,6 +231,16 @@ def test_a_process_that_dies_is_a_crash() -> None:
     assert check(from_onnx(scaled(1.0))) is False
     assert check(from_onnx(dying)) is True
     assert check.why == "ONNX Runtime ended its process with signal 11"
+
+
+def test_a_crash_on_the_inputs_of_the_user() -> None:
+    """Random indices are chosen so that a model runs."""
+    text = '<ir_version: 9, opset_import: ["": 18]> g (int64[n] i) => (float[n] y) <float[3] w = {1, 2, 3}> { y = Gather(w, i) }'
+    module = from_onnx(onnx.parser.parse_model(text))
+    assert Crash()(module) is False
+    check = Crash(how=comparing(inputs={"i": np.array([7])}))
+    assert check(module) is True
+    assert "does not run on the inputs given" in check.why
 
 
 def test_no_crash_is_looked_for_without_onnx_runtime(monkeypatch: pytest.MonkeyPatch) -> None:

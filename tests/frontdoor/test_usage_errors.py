@@ -95,8 +95,6 @@ def test_errors_of_a_command_are_printed_once() -> None:
     ("arguments", "sentence"),
     [
         ("optimize m.onnx --candidates 2", "--candidates 2 applies to --choose time only; add --choose time, or drop --candidates"),
-        ("bisect m.onnx --margin 0.5", "--margin 0.5 applies to --check slower and larger only, not to --check wrong"),
-        ("rules bisect m.onnx --margin 0.5 --check crash", "--margin 0.5 applies to --check slower and larger only, not to --check crash"),
         ("optimize m.onnx -o out.onnx --dry-run", "--dry-run writes no model, which contradicts -o out.onnx"),
         ("optimize m.onnx --report m.optimized.onnx", "--report would overwrite m.optimized.onnx, which -o writes"),
         ("optimize m.onnx -o out.onnx --report m.onnx", "--report would overwrite m.onnx, which the command reads"),
@@ -113,12 +111,68 @@ def test_errors_of_a_command_are_printed_once() -> None:
     ],
 )
 def test_inputs_are_never_overwritten(arguments: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+    rejected(arguments, sentence, tmp_path, monkeypatch)
+
+
+MARGIN = "--margin applies to --check slower or --check larger only, not to --check"
+COMPARED = "sets how the result is compared with the input, and --no-verify disables the comparison"
+DRAWN = "draws random inputs, and --inputs gives them all; drop one of the two"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("bisect m.onnx --margin 0.5", f"{MARGIN} wrong"),
+        ("bisect m.onnx --margin 0", f"{MARGIN} wrong"),
+        ("rules bisect m.onnx --margin 0.5 --check crash", f"{MARGIN} crash"),
+        ("bisect m.onnx --rtol 0.1 --check slower", "--rtol applies to --check wrong only, not to --check slower"),
+        ("rules bisect m.onnx --atol 0.1 --check crash", "--atol applies to --check wrong only, not to --check crash"),
+        (
+            "bisect m.onnx --seed 1 --check ./a",
+            "--seed applies to --check wrong or --check slower or --check crash only, not to --check ./a",
+        ),
+        ("bisect m.onnx --inputs f.npz --check larger", "--inputs applies to --check wrong or "),
+        ("bisect m.onnx --inputs f.npz --seed 7 --check slower", f"--seed 7 {DRAWN}"),
+        ("optimize m.onnx --no-verify --seed 1", f"--seed {COMPARED}"),
+        ("optimize m.onnx --no-verify --seed 1 --kernels --choose time --allow-unverified", f"--allow-unverified {COMPARED}"),
+        ("optimize m.onnx --no-verify --choose time --rtol 0.1", f"--rtol {COMPARED}"),
+        (
+            "optimize m.onnx --choose time --explain",
+            "--choose time tries several programs, and cannot explain or certify one of them; use --choose cost",
+        ),
+        ("optimize m.onnx --choose time --certificate c.json", "--choose time tries several programs, and cannot"),
+        (
+            "optimize m.onnx --time-limit 5 --config rules.time_limit=6",
+            "--time-limit 5 and --config rules.time_limit=6 contradict each other",
+        ),
+        ("optimize m.onnx --explain --dry-run", "--explain writes into the result, and --dry-run writes none"),
+        ("optimize m.onnx --stats --quiet", "--quiet and --stats contradict each other"),
+        (
+            "optimize m.onnx a -j 2 --cluster tcp://h:1",
+            "--jobs 2 starts processes here, and --cluster runs the jobs elsewhere; drop one",
+        ),
+        (
+            "rules check -j 2 --cluster tcp://h:1",
+            "--jobs 2 starts processes here, and --cluster runs the jobs elsewhere; drop one of the two",
+        ),
+        ("profile m.onnx --inputs f.npz --seed 3", f"--seed 3 {DRAWN}"),
+        ("run m.onnx --inputs f.npz --seed 3", f"--seed 3 {DRAWN}"),
+        ("extract e.json --time-limit 0 --seed 3", "--seed 3 applies to the exact search, which --time-limit 0 disables"),
+        ("order --json -o plan.svg", "--json and -o plan.svg contradict each other"),
+        ("replay . --check ./a", "--check applies to folders that `passat rules bisect` wrote, and . is none"),
+    ],
+)
+def test_an_option_without_effect_is_rejected(arguments: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rejected(arguments, sentence, tmp_path, monkeypatch)
+
+
+def rejected(arguments: str, sentence: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
     for name in ("m.onnx", "mine.py", "f.npz", "a"):
         Path(name).write_text("kept")
     result = CliRunner().invoke(app, arguments.split())
     assert (result.exit_code, sentence in result.stderr) == (2, True), result.stderr
-    assert all(path.read_text() == "kept" for path in tmp_path.iterdir())
+    assert all(path.read_text() == "kept" for path in folder.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,18 @@ def not_nan(value: float | None) -> float | None:
     return value
 
 
+def as_option(name: str, *value: object) -> str:
+    """A setting as an option of the command line, as messages write it.
+
+    >>> as_option("allow_unverified"), as_option("verify", False), as_option("choose", "time")
+    ('--allow-unverified', '--no-verify', '--choose time')
+    """
+    option = name.replace("_", "-")
+    if value == (False,):
+        return f"--no-{option}"
+    return " ".join([f"--{option}", *(f"{each:g}" if isinstance(each, float) else str(each) for each in value if each is not True)])
+
+
 RulesOption = Annotated[
     list[Path] | None, typer.Option("--rules", metavar="FILE.py", help="Python file with your own RuleSet classes (repeatable)")
 ]
@@ -188,13 +200,6 @@ class CheckOptions:
             help="With --check slower or larger: the smallest bad increase, relative to the time or the bytes (default: 0.1)",
         ),
     ] = None
-
-    @property
-    def bad_increase(self) -> float:
-        """The margin. Ends the command if it is given for a check that has none."""
-        if self.margin is not None and self.check not in ("slower", "larger"):
-            fail(f"--margin {self.margin:g} applies to --check slower and larger only, not to --check {self.check}", USAGE)
-        return 0.1 if self.margin is None else self.margin
 
 
 def load(files: Sequence[Path] | None) -> "list[type[RuleSet]]":

@@ -11,10 +11,10 @@ from typing import Any as AnyValue
 
 import typer
 
-from passat.cli.app import USAGE, CommandError, app, end, errors, explain, rules_app
-from passat.cli.arguments import CheckOptions, CompareOptions, JsonOption, PassOptions, RulesOption, check_output_folder, load
+from passat.cli.app import USAGE, CommandError, app, end, errors, explain, fail, rules_app
+from passat.cli.arguments import CheckOptions, CompareOptions, JsonOption, PassOptions, RulesOption, as_option, check_output_folder, load
 from passat.cli.command import command
-from passat.cli.options import VariantOptions, VerbosityOptions, working
+from passat.cli.options import ProgressOptions, VariantOptions, working
 
 if TYPE_CHECKING:
     from passat.bisection import Bisection
@@ -42,7 +42,7 @@ class BisectOptions:
     asked: PassOptions
     compared: CompareOptions
     checked: CheckOptions
-    said: VerbosityOptions
+    said: ProgressOptions
     as_json: JsonOption = False
 
 
@@ -101,22 +101,24 @@ def _bisect(
 ) -> None:
     """Searches, and prints the result, as JSON on request. `write` writes it to a folder, and returns what it wrote as data and as text;
     `unsaved` replaces this data if nothing is written."""
+    from passat.bisection import check_used
     from passat.ir.onnx import OnnxError
     from passat.runner import custom_operators
     from passat.settings import Variant
 
+    compared = options.compared
+    settings = {name: getattr(compared, name) for name in ("inputs", "rtol", "atol", "seed")}
+    check_used(options.checked.check, {**settings, "margin": options.checked.margin}, as_option)
     checked, as_json, variant = options.checked, options.as_json, Variant(**options.variant.settings)
     if save is not None:
         check_output_folder(save, "--save")
     with (
-        custom_operators(options.compared.custom_ops or ()),
+        custom_operators(compared.custom_ops or ()),
         options.asked.entered() as (text, sets),
         options.said.progress(enabled=not as_json) as progress,
     ):
-        how = options.compared.comparing()
-        found = search(
-            model, checked.check, passes=text, rules=sets, how=how, margin=checked.bad_increase, variant=variant, progress=progress
-        )
+        how = compared.comparing()
+        found = search(model, checked.check, passes=text, rules=sets, how=how, margin=checked.margin, variant=variant, progress=progress)
     if not as_json:
         print(found)
     try:
@@ -161,7 +163,10 @@ def replay(
             sets = load(rules)
             with contextlib.redirect_stdout(sys.stderr), working(f"replaying {folder}", enabled=not as_json):
                 found: Sequence[Replay | RuleReplay]
-                found = replay_bisection(folder, sets, check) if is_bisection(folder) else replay_folder(folder, sets)
+                bisected = is_bisection(folder)
+                if check is not None and not bisected:
+                    fail(f"--check applies to folders that `passat rules bisect` wrote, and {folder} is none", USAGE)
+                found = replay_bisection(folder, sets, check) if bisected else replay_folder(folder, sets)
         except Exception as error:  # 1 means that it fails the same way, so no other error may use it
             sentence, _ = explain(error)
             raise CommandError(sentence, USAGE) from error

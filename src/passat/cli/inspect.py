@@ -11,9 +11,19 @@ from typing import Any as AnyValue
 import typer
 
 from passat.cli.app import USAGE, app, errors, fail, show_result
-from passat.cli.arguments import CustomOpsOption, JsonOption, PassOptions, RulesOption, check_ending, check_outputs, load, not_nan
+from passat.cli.arguments import (
+    CustomOpsOption,
+    JsonOption,
+    PassOptions,
+    RulesOption,
+    as_option,
+    check_ending,
+    check_outputs,
+    load,
+    not_nan,
+)
 from passat.cli.command import command
-from passat.cli.options import DimOption, VerbosityOptions, parse_sizes, working
+from passat.cli.options import DimOption, ProgressOptions, parse_sizes, working
 
 
 @command(app)
@@ -63,7 +73,7 @@ def profile(
     ] = None,
     *,
     asked: PassOptions,
-    said: VerbosityOptions,
+    said: ProgressOptions,
     dim: DimOption = None,
     inputs: Annotated[
         Path | None, typer.Option(metavar="FILE.npz", help="File of your own inputs by name, from numpy.savez (default: random inputs)")
@@ -82,7 +92,9 @@ def profile(
     with errors(as_json):
         from passat.optimizer import optimize
         from passat.profiling import profile as profile_models
+        from passat.settings import check_drawn
 
+        check_drawn(seed, inputs, as_option)
         dims = parse_sizes(dim or ())
         other: AnyValue = result
         with contextlib.redirect_stdout(sys.stderr), said.progress(enabled=not as_json) as progress:
@@ -108,7 +120,7 @@ def profile(
                 threads=threads,
                 seconds=seconds,
                 custom_ops=custom_ops or (),
-                folders=(None, model.parent),
+                folders=(None, model.parent if result is None else None),
                 progress=progress,
             )
         if result is None:
@@ -135,8 +147,10 @@ def run(
         from passat.ir.long_words import with_short_words
         from passat.kernel_library import library_of
         from passat.runner import Runner, custom_operators, sentence_of
+        from passat.settings import check_drawn
         from passat.verify import comparing
 
+        check_drawn(seed, inputs, as_option)
         check_outputs({"-o": output}, {"the model": [model], "--inputs": [inputs], "--custom-ops": custom_ops or ()})
         check_ending("-o", output, ".npz")
         how, sizes = comparing(seed, inputs), parse_sizes(dim or ())
@@ -178,6 +192,8 @@ def extract(
         from passat.rules.extraction.several import several
         from passat.rules.extraction.space import EGraphFileError, read_egraph
 
+        if seed and not time_limit:
+            fail(f"--seed {seed} applies to the exact search, which --time-limit 0 disables; drop one of the two", USAGE)
         try:
             with working(f"extracting the cheapest program of {file}", enabled=not as_json):
                 egraph = read_egraph(file)

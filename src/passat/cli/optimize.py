@@ -18,6 +18,7 @@ from passat.cli.arguments import (
     CompareOptions,
     JsonOption,
     PassOptions,
+    as_option,
     check_ending,
     check_output_folder,
     check_outputs,
@@ -158,14 +159,23 @@ def optimize(
 ) -> None:
     """Optimize ONNX models, compare the results with them, and write the results."""
     with errors(as_json, "nothing was written"):
+        with collector_paused():
+            from passat.settings import check_effects
+
         if dry_run and output is not None:
             fail(f"--dry-run writes no model, which contradicts -o {output}", USAGE)
-        _check_choices(wanted, compared)
+        if dry_run and wanted.explain:
+            fail("--explain writes into the result, and --dry-run writes none", USAGE)
+        if stats and said.quiet and not as_json:
+            fail("--quiet and --stats contradict each other", USAGE)
+        check_effects({**vars(wanted), **vars(compared), "certificate": certificate is not None}, as_option)
         choices = {"rules.cost": cost, "rules.math": math}
         config = {key: choice.value for key, choice in choices.items() if choice is not None}
+        chosen = config if wanted.time_limit is None else {**config, "rules.time_limit": wanted.time_limit}
         for key, value in parse_config(asked.config).items():
-            if key in config and config[key] != value:
-                fail(f"--{key.removeprefix('rules.')} {config[key]} and --config {key}={value} contradict each other", USAGE)
+            if key in chosen and chosen[key] != value:
+                option = as_option(key.removeprefix("rules."), chosen[key])
+                fail(f"{option} and --config {key}={value} contradict each other", USAGE)
         settings = {**vars(compared), "custom_ops": compared.custom_ops or (), **vars(wanted), **variant.settings}
         request = _Request(output, dry_run, page, certificate, stats, as_json, asked, config, settings, inspected, said)
     if len(models) > 1 or several.cluster is not None:
@@ -274,16 +284,6 @@ def _several(models: Sequence[Path], several: JobOptions, request: _Request) -> 
             print(f"note: {note}", file=sys.stderr)
         settings = {**request.settings, "passes": text, "rules": asked.rules or ()}
         optimize_several(models, paths, several, request.said, settings, as_json=request.as_json)
-
-
-def _check_choices(wanted: SettingOptions, compared: CompareOptions) -> None:
-    """Ends the command for options of the comparison, and of the choice by time, if there is none."""
-    if wanted.candidates is not None and wanted.choose is not Choose.TIME:
-        fail(f"--candidates {wanted.candidates} applies to --choose time only; add --choose time, or drop --candidates", USAGE)
-    allowed, inputs = wanted.allow_unverified or None, None if wanted.choose is Choose.TIME else compared.inputs
-    for option, given in (("--rtol", compared.rtol), ("--atol", compared.atol), ("--allow-unverified", allowed), ("--inputs", inputs)):
-        if not wanted.verify and given is not None:
-            fail(f"{option} sets how the result is compared with the input, and --no-verify disables the comparison", USAGE)
 
 
 def check_single(rejected: Mapping[str, bool]) -> None:

@@ -126,6 +126,8 @@ class JobOptions:
         if self.cluster is None:
             yield None
             return
+        if self.jobs > 1:
+            fail(f"--jobs {self.jobs} starts processes here, and --cluster runs the jobs elsewhere; drop one of the two", USAGE)
         from passat.cluster import connected
 
         with connected(self.cluster) as executor:
@@ -150,6 +152,13 @@ class VerbosityOptions:
         shown = enabled and not self.quiet and not self.verbose
         with logged() if self.verbose else contextlib.nullcontext(), ProgressLine(console(stderr=True), enabled=shown) as line:
             yield line
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgressOptions(VerbosityOptions):
+    """The amount of output on the error stream of a command whose result is printed in any case."""
+
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the result and errors, without progress")] = False
 
 
 @contextlib.contextmanager

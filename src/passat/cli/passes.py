@@ -96,8 +96,11 @@ def _form(format: Format | None, output: Path | None, as_json: bool) -> Format:
     """The requested format. Ends the command if two were requested, or the file name has no known ending."""
     if as_json and format not in (None, Format.JSON):
         fail(f"--json and --format {format} contradict each other", USAGE)
+    by_ending = None if output is None else _ENDINGS.get(output.suffix.lower())
+    if as_json and by_ending not in (None, Format.JSON):
+        fail(f"--json and -o {output} contradict each other", USAGE)
     if output is not None:
-        format = format or (Format.JSON if as_json else _ENDINGS.get(output.suffix.lower()))
+        format = format or (Format.JSON if as_json else by_ending)
         if format is None:
             endings = ", ".join(_ENDINGS)
             fail(f"-o {output}: the file ending is not one of {endings}; use one of these, or --format: {', '.join(Format)}", USAGE)
