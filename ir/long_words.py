@@ -1,5 +1,6 @@
-"""Names in messages: lists of them, and long ones shortened, since names in models may have thousands of characters."""
+"""Names and values in messages: lists of names, and long ones shortened, since names in models may have thousands of characters."""
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Final
@@ -9,6 +10,8 @@ LONGEST_WORD: Final = 300
 MOST_LISTED: Final = 4
 """Maximum number of things that a message lists unless it says otherwise."""
 _LONG: Final = re.compile(rf"\S{{{LONGEST_WORD + 1},}}")
+_LONG_BITS: Final = 10_000
+"""Python does not write integers of more than 4,300 digits, which have 14,281 bits."""
 _START: Final = 2 * LONGEST_WORD // 3
 
 
@@ -21,6 +24,23 @@ def with_short_words(text: str) -> str:
     300
     """
     return _LONG.sub(lambda word: f"{word[0][:_START]}...{word[0][_START + 3 - LONGEST_WORD :]}", text)
+
+
+def short_repr(value: object) -> str:
+    """A value in a message, on one line and without the middle if it is long.
+
+    >>> short_repr("a"), short_repr([1, 2])
+    ("'a'", '[1, 2]')
+    >>> short_repr(10**5000)
+    'an int of 5001 digits'
+    """
+    if isinstance(value, int) and value.bit_length() > _LONG_BITS:
+        return f"an int of {math.floor(math.log10(abs(value))) + 1} digits"
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # of another class, such as a list with an integer of too many digits
+        return f"an object of type {type(value).__name__}"
+    return text if len(text) <= LONGEST_WORD else f"{text[:_START]}...{text[_START + 3 - LONGEST_WORD :]}"
 
 
 def listed(things: Sequence[str], most: int = MOST_LISTED) -> str:

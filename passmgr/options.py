@@ -61,7 +61,7 @@ def convert(value: object, annotation: object) -> AnyValue:
     if origin in (Union, types.UnionType):
         return _convert_to_one_of(value, annotation)
     if origin is Literal:
-        if any(value == choice and type(value) is type(choice) for choice in get_args(annotation)):
+        if any(type(value) is type(choice) and value == choice for choice in get_args(annotation)):
             return value
         raise _misfit(value, annotation)
     if annotation is None or annotation is type(None):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as AnyValue
 
 from passat.apart import error_stream, show_code
+from passat.argument_checks import ArgumentError
 from passat.choose import NothingToTimeError, Times, race
 from passat.feeds import FailingInputsError, GivenInputs, write_inputs
 from passat.ir.infer_error import InferError
@@ -28,7 +29,7 @@ from passat.quantities import seconds
 from passat.report import bytes_of, histogram, node_count
 from passat.rules import RuleSet
 from passat.runner import ModelSource
-from passat.settings import DEFAULT_LEVEL, ArgumentError, Spelling, Variant, as_keyword, check_drawn
+from passat.settings import DEFAULT_LEVEL, Spelling, Variant, as_keyword, check_drawn
 from passat.source import open_source
 from passat.verify import AS_USUAL, Comparing, Reference
 

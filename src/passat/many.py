@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Any as AnyValue
 from typing import Final
 
+from passat import argument_checks
+from passat.argument_checks import ArgumentError
+from passat.ir.long_words import short_repr
 from passat.jobs import Executor, run_jobs
 from passat.log import LOG
 from passat.optimizer import Result, optimize
 from passat.passmgr import PassContext
 from passat.report import Report
-from passat.settings import ArgumentError, settings_of
+from passat.settings import settings_of
 from passat.source import IN_MEMORY, ModelLike, open_source
 
 PathLike = str | os.PathLike[str]
@@ -52,8 +55,8 @@ def optimize_many(
     Settings of a `with PassContext(...)` around the call hold for all models, without its instruments. Returns an `Optimized` for each
     model, in order. Raises ArgumentError and TypeError for invalid arguments, before anything runs.
     """
-    if not isinstance(models, Iterable) or isinstance(models, (str, bytes, os.PathLike)):
-        raise TypeError(f"models must be a list of models, not {models!r:.100}")
+    if not argument_checks.is_sequence(models) and not isinstance(models, Iterator):
+        raise TypeError(f"models must be a list of models, not {short_repr(models)}")
     given = list(models)
     found: list[Optimized | None] = [None] * len(given)
     progress = settings_of("optimize_many", {"progress": keywords.pop("progress", None)}).progress  # checked
@@ -73,8 +76,9 @@ def optimize_each(
     **keywords: AnyValue,
 ) -> Iterator[tuple[int, Optimized]]:
     """The results of `optimize_many`, each with its number, in order of completion. Checks the arguments at the first one."""
-    if not isinstance(jobs, int) or jobs < 1:
-        raise ArgumentError(f"jobs must be an integer of at least 1, not {jobs!r}")
+    argument_checks.integer(1)("jobs", jobs)
+    if executor is not None:
+        argument_checks.executor("executor", executor)
     if jobs > 1 and executor is not None:
         raise ArgumentError(f"jobs={jobs} starts processes here, and executor runs the jobs elsewhere; drop one of the two")
     settings_of("optimize_many", keywords)  # raises for invalid ones
@@ -124,12 +128,13 @@ def output_paths(models: Sequence[ModelLike], output: PathLike | Sequence[PathLi
         return [None] * len(models)
     if isinstance(output, (str, os.PathLike)):
         folder = os.fspath(output)
+        if not folder:
+            raise ArgumentError("output is empty; it names the folder of the results")
         if any(not isinstance(model, (str, os.PathLike)) for model in models):
             raise ArgumentError("output is a folder, and a model in memory has no file name: give a path for each result")
         paths = [os.path.join(folder, os.path.basename(os.fspath(model))) for model in models]  # type: ignore[arg-type]  # they are paths
     else:
-        if not isinstance(output, Iterable):
-            raise TypeError(f"output must be a folder, or a list of paths, not {output!r}")
+        argument_checks.sequence(argument_checks.PATH, "a folder, or a list of paths")("output", output)
         paths = [os.fspath(path) for path in output]
         if len(paths) != len(models):
             raise ArgumentError(f"output has {len(paths)} paths for {len(models)} models")

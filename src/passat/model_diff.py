@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 from typing import Any as AnyValue
 
+from passat import argument_checks
 from passat.report import Shown, bytes_of, histogram, node_count
 from passat.source import ModelLike, open_source
 
@@ -90,6 +91,7 @@ def diff(
     Each is any model that `optimize` accepts; `folders` contain the external data of ModelProtos. Names and the order of nodes do not count
     as differences, but help to find corresponding nodes. Raises OnnxError.
     """
+    argument_checks.folders("folders", folders)
     one, other = open_source(before, folders[0]), open_source(after, folders[1])
     found = ModelDiff(
         *(one.name, other.name, histogram(one.proto), histogram(other.proto), bytes_of(one.proto), bytes_of(other.proto)),

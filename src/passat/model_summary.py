@@ -23,6 +23,7 @@ from passat.ir.types import IncompleteType, TupleType
 from passat.report import Shown, histogram, node_count, warnings_of
 from passat.rules.cost import Roofline, program_cost
 from passat.runner import CustomOpsError, ModelSource, Runner, VerifyError, custom_operators, sentence_of
+from passat.settings import check_arguments
 from passat.source import ModelLike, open_source
 
 if TYPE_CHECKING:
@@ -144,6 +145,7 @@ def inspect(
     custom operators, which ONNX Runtime executes. Raises OnnxError for a model that cannot be read, CustomOpsError for a library. Without
     ONNX Runtime, `not_loaded` says so.
     """
+    check_arguments(folder=folder, custom_ops=custom_ops)
     source = open_source(model, folder)
     from passat.ir.onnx.scope import open_inputs  # needs onnx
     from passat.ir.onnx.sizes import model_bytes

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ParamSpec, Protocol, get_args, get_
 
 from passat import apart
 from passat.acceptance import LooseRulesError, is_accepted, verify
+from passat.argument_checks import PATH, ArgumentError, kind
 from passat.ir.collector import collector_paused
 from passat.ir.onnx import OnnxError
 from passat.job import Given, Job, begin
@@ -71,6 +72,7 @@ class Result:
         """
         from passat.ir.onnx.files import save_module  # needs onnx
 
+        kind(PATH, "the path of a file")("path", path)
         if not os.fspath(path):
             raise OnnxError("the path of the file to write is empty")
         LOG.info("writing %s", os.fspath(path))
@@ -82,6 +84,7 @@ class Result:
     def explain(self, node: str | None = None) -> "Explanation":
         """The provenance of all nodes, or of those with a name. Raises ExplainError for an unknown name, and if `optimize` ran without
         `explain=True`."""
+        kind((str, type(None)), "the name of a node")("node", node)
         if self._tracing is None or self._tracing.explanation is None:
             from passat.explaining import ExplainError
 
@@ -103,6 +106,9 @@ class Result:
 
         Raises ValueError if `optimize` ran without `record=True`, OSError if the file cannot be written.
         """
+        kind(PATH, "the path of a file")("path", path)
+        if not os.fspath(path):
+            raise ArgumentError("the path of the file to write is empty")
         if self.record is None:
             raise ValueError("nothing was recorded for a page; use optimize(..., record=True)")
         from passat.page.document import write_page

@@ -5,7 +5,9 @@ import re
 from collections.abc import Sequence
 from typing import Final, TypeAlias, cast
 
+from passat.argument_checks import is_sequence
 from passat.ir.custom_ops import declared_op
+from passat.ir.long_words import short_repr
 from passat.passmgr import (
     Pass,
     PluginError,
@@ -100,6 +102,8 @@ def check_rule_sets(rules: Sequence[type[RuleSet]]) -> None:
         if not isinstance(rules_, type) or not issubclass(rules_, RuleSet):
             raise RuleError(f"rules must be classes derived from passat.rules.RuleSet, not {rules_!r}")
         name = rules_.__name__
+        if not rules_.rules:
+            raise RuleError(f"the rule set {name} has no rules")
         if sets.setdefault(name, rules_) is not rules_:
             raise RuleError(f"two rule sets have the name {name}; rename one of them")
         if name not in _OWN and is_registered(name):
@@ -129,10 +133,9 @@ def _library() -> dict[str, Rule]:
 
 
 def _members(passes: Sequence[str | Pass]) -> list[str | Pass]:
-    try:
-        return list(passes)
-    except TypeError:
-        raise TypeError(f"passes must be a string, a pass or a list of passes, not {passes!r}") from None
+    if not is_sequence(passes):
+        raise TypeError(f"passes must be a string, a pass or a list of passes, not {short_repr(passes)}")
+    return list(passes)
 
 
 def _unwrapped(made: Pass, given: str | Pass) -> Sequence[Pass]:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 import os
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -13,11 +14,13 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
+from passat import argument_checks
+from passat.argument_checks import ArgumentError
 from passat.choose import NothingToTimeError, choose_feed, feed_of_sizes, take_turns, time_of
 from passat.log import telling
 from passat.report import Shown, histogram, node_count
 from passat.runner import Runner, VerifyError, custom_operators, loadable, sentence_of
-from passat.settings import ArgumentError, check_drawn
+from passat.settings import check_arguments, check_drawn
 from passat.source import ModelLike, Source, open_source
 from passat.verify import Comparing, comparing
 
@@ -124,8 +127,12 @@ def profile(
     Raises OnnxError for a model that cannot be read, ArgumentError, SpecializeError for unknown dimensions, InputsError, CustomOpsError,
     VerifyError without ONNX Runtime, and NothingToTimeError for a model that does not run.
     """
-    if not (math.isfinite(seconds) and seconds > 0) or threads < 1:
-        raise ArgumentError("seconds must be positive, and threads at least 1")
+    check_arguments(dims=dims, inputs=inputs, seed=seed, custom_ops=custom_ops, progress=progress)
+    argument_checks.folders("folders", folders)
+    argument_checks.integer(1, 2**31 - 1)("threads", threads)
+    argument_checks.number("finite number of seconds", sys.float_info.max)("seconds", seconds)
+    if not seconds:
+        raise ArgumentError("seconds must be positive, not 0")
     if empty := [name for name, size in (dims or {}).items() if size == 0]:
         raise ArgumentError(f"the dimension {empty[0]} has size 0, so there is nothing to measure; give it at least 1")
     check_drawn(seed, inputs)

@@ -6,12 +6,14 @@ import itertools
 import os
 import sys
 import traceback
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Final, TypeAlias
 
+from passat.argument_checks import is_sequence
 from passat.ir.bounded_read import read_bounded
+from passat.ir.long_words import short_repr
 from passat.ir.op import Op
 from passat.ir.passat_error import PassatError
 from passat.passmgr.pass_info import PassInfo
@@ -21,7 +23,7 @@ from passat.rules import RuleError, RuleSet
 from passat.rules.rule_pass import RulePass
 
 PathLike: TypeAlias = str | os.PathLike[str]
-RulesLike: TypeAlias = PathLike | type[RuleSet] | Iterable[PathLike | type[RuleSet]]
+RulesLike: TypeAlias = PathLike | type[RuleSet] | Sequence[PathLike | type[RuleSet]]
 """Rule sets, and paths of rule files."""
 _NUMBERS: Final = itertools.count()
 _PREFIX: Final = "passat_rule_file_"
@@ -43,8 +45,8 @@ def read_rules(rules: RulesLike) -> tuple[list[type[RuleSet]], list[PathLike]]:
     else."""
     if isinstance(rules, (str, os.PathLike, type)):
         rules = [rules]
-    elif not isinstance(rules, Iterable):
-        raise TypeError(f"rules must be RuleSet classes or paths of rule files, not {rules!r}")
+    elif not is_sequence(rules):
+        raise TypeError(f"rules must be RuleSet classes or paths of rule files, in a list, not {short_repr(rules)}")
     sets: list[type[RuleSet]] = []
     files: dict[str, PathLike] = {}
     for one in rules:

@@ -2,16 +2,13 @@
 that have no effect beside others."""
 
 import math
-import numbers
-import operator
-import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Annotated, Final, Literal, Self, SupportsIndex, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field, dataclass, fields, replace
+from typing import Annotated, Final, Literal, Self, TypeAlias
 from typing import Any as AnyValue
 
-from passat.ir.passat_error import PassatError
+from passat.argument_checks import PATH, ArgumentError, integer, kind, names, number, one_of, sequence, shapes, sizes
 from passat.ir.similar_names import did_you_mean
 from passat.passmgr import PassContext, PassInstrument
 from passat.pipelines import Passes
@@ -20,8 +17,6 @@ from passat.rules.cost import CostModel, CostName
 
 Progress: TypeAlias = Callable[[str], None]
 """Receives a short description of each step as it begins."""
-Check: TypeAlias = Callable[[str, object], None]
-"""Checks the value of the named argument. Raises TypeError or ArgumentError."""
 
 MOST_LEVEL: Final = 4
 """The highest optimization level."""
@@ -29,12 +24,6 @@ CANDIDATES: Final = 4
 """The maximum number of programs among which `choose="time"` chooses, unless given."""
 DEFAULT_LEVEL: Final = 3
 """The optimization level if neither the call nor a surrounding context sets one."""
-
-
-class ArgumentError(PassatError, ValueError):
-    """An argument with an invalid value. The message names it."""
-
-    exit_code = 2
 
 
 Spelling: TypeAlias = Callable[..., str]
@@ -83,85 +72,9 @@ _UNSET: Final = {"allow_unverified": False, "seed": 0}
 """Defaults that are not None."""
 
 
-def _kind(kinds: type | tuple[type, ...], said: str) -> Check:
-    def check(name: str, value: object) -> None:
-        if not isinstance(value, kinds):
-            raise TypeError(f"{name} must be {said}, not {value!r}")
-
-    return check
-
-
-def _integer(least: int, most: int | None = None) -> Check:
-    bounds = f"from {least} to {most}" if most is not None else f"of at least {least}"
-
-    def check(name: str, value: object) -> None:
-        if not isinstance(value, SupportsIndex) or isinstance(value, bool):
-            raise TypeError(f"{name} must be an integer {bounds}, not {value!r}")
-        if operator.index(value) < least or (most is not None and operator.index(value) > most):
-            raise ArgumentError(f"{name} must be an integer {bounds}, not {value!r}")
-
-    return check
-
-
-def _number(said: str, most: float) -> Check:
-    def check(name: str, value: object) -> None:
-        if not isinstance(value, numbers.Real) or isinstance(value, bool):
-            raise TypeError(f"{name} must be a {said}, not {value!r}")
-        try:
-            number = float(value)
-        except OverflowError:  # an integer beyond all floats
-            number = math.nan
-        if not 0 <= number <= most:
-            raise ArgumentError(f"{name} must be a {said}, at least 0, not {value!r}")
-
-    return check
-
-
-def _one_of(*values: str) -> Check:
-    def check(name: str, value: object) -> None:
-        if value not in values:
-            raise ArgumentError(f"{name} must be {' or '.join(map(repr, values))}, not {value!r}")
-
-    return check
-
-
-def _paths(name: str, value: object) -> None:
-    if not isinstance(value, Iterable) or isinstance(value, _PATH) or not all(isinstance(one, _PATH) for one in value):
-        raise TypeError(f"{name} must be a list of paths of libraries, not {value!r}")
-
-
-def _dims(name: str, value: object) -> None:
-    if not isinstance(value, Mapping):
-        raise TypeError(f"{name} must map names of dimensions to sizes, not {value!r}")
-    for dim, size in value.items():
-        _size(f"the size of the dimension {dim!r}", size)
-
-
-def _shapes(name: str, value: object) -> None:
-    if not isinstance(value, Mapping) or not all(_is_sequence(shape) for shape in value.values()):
-        raise TypeError(f"{name} must map names of inputs to shapes, not {value!r}")
-    for each, shape in value.items():
-        for size in shape:
-            if size is not None:
-                _size(f"a size of the input {each!r}", size)
-
-
-def _names(name: str, value: object) -> None:
-    if not _is_sequence(value) or not all(isinstance(each, str) for each in value):  # type: ignore[attr-defined]  # a sequence is iterable
-        raise TypeError(f"{name} must be a list of names, not {value!r}")
-    if not value:
-        raise ArgumentError(f"{name} names no output")
-
-
-def _is_sequence(value: object) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
-
-
-_size: Final = _integer(0, 2**31 - 1)
-_PATH: Final = (str, os.PathLike)
-_SWITCH: Final = _kind(bool, "True or False")
-_FINITE: Final = _number("finite number", sys.float_info.max)
-_FOLDER: Final = _kind(_PATH, "the path of a folder")
+_SWITCH: Final = kind(bool, "True or False")
+_FINITE: Final = number("finite number", sys.float_info.max)
+_FOLDER: Final = kind(PATH, "the path of a folder")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -171,17 +84,13 @@ class Variant:
     Raises TypeError and ValueError for invalid values.
     """
 
-    opset: Annotated[int | None, _integer(1)] = None
-    dims: Annotated[Mapping[str, int] | None, _dims] = None
-    input_shapes: Annotated[Mapping[str, Sequence[int | None]] | None, _shapes] = None
-    outputs: Annotated[Sequence[str] | None, _names] = None
+    opset: Annotated[int | None, integer(1)] = None
+    dims: Annotated[Mapping[str, int] | None, sizes] = None
+    input_shapes: Annotated[Mapping[str, Sequence[int | None]] | None, shapes] = None
+    outputs: Annotated[Sequence[str] | None, names] = None
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            for check in getattr(field.type, "__metadata__", ()):
-                if value is not None or field.default is not None:
-                    check(field.name, value)
+        _check(fields(self), vars(self))
 
     @property
     def is_special(self) -> bool:
@@ -205,26 +114,26 @@ class Settings(Variant):
 
     passes: Passes = None
     rules: RulesLike = ()
-    opt_level: Annotated[int | None, _integer(0, MOST_LEVEL)] = None
+    opt_level: Annotated[int | None, integer(0, MOST_LEVEL)] = None
     verify: Annotated[bool, _SWITCH] = True
     allow_unverified: Annotated[bool, _SWITCH] = False
     inputs: Annotated[
         Mapping[str, AnyValue] | PathLike | None,
-        _kind((*_PATH, Mapping), "a mapping of names of inputs to arrays, or the path of a file of arrays"),
+        kind((*PATH, Mapping), "a mapping of names of inputs to arrays, or the path of a file of arrays"),
     ] = None
     rtol: Annotated[float | None, _FINITE] = None
     atol: Annotated[float | None, _FINITE] = None
-    custom_ops: Annotated[Iterable[PathLike], _paths] = ()
-    time_limit: Annotated[float | None, _number("number of seconds", math.inf)] = None
-    config: Annotated[Mapping[str, AnyValue] | None, _kind(Mapping, "a mapping of options to values")] = None
+    custom_ops: Annotated[Sequence[PathLike], sequence(PATH, "a list of paths of libraries")] = ()
+    time_limit: Annotated[float | None, number("number of seconds", math.inf)] = None
+    config: Annotated[Mapping[str, AnyValue] | None, kind(Mapping, "a mapping of options to values")] = None
     cost: CostName | CostModel | None = None
-    choose: Annotated[Literal["cost", "time"], _one_of("cost", "time")] = "cost"
-    candidates: Annotated[int | None, _integer(1)] = None
-    seed: Annotated[int, _integer(0)] = 0
+    choose: Annotated[Literal["cost", "time"], one_of("cost", "time")] = "cost"
+    candidates: Annotated[int | None, integer(1)] = None
+    seed: Annotated[int, integer(0)] = 0
     folder: Annotated[PathLike | None, _FOLDER] = None
-    progress: Annotated[Progress | None, _kind(Callable, "a function of a string")] = None
+    progress: Annotated[Progress | None, kind(Callable, "a function of a string")] = None
     reproducer: Annotated[PathLike | None, _FOLDER] = None
-    instruments: Annotated[Iterable[PassInstrument], _kind(Iterable, "a list of PassInstrument objects")] = ()
+    instruments: Annotated[Sequence[PassInstrument], sequence(object, "a list of PassInstrument objects")] = ()
     record: Annotated[bool, _SWITCH] = False
     explain: Annotated[bool, _SWITCH] = False
     certificate: Annotated[bool, _SWITCH] = False
@@ -245,6 +154,19 @@ class Settings(Variant):
         """The options of the pass context."""
         limit = {} if self.time_limit is None else {"rules.time_limit": float(self.time_limit)}
         return {**(self.config or {}), **limit, **({} if self.cost is None else {"rules.cost": self.cost})}
+
+
+def check_arguments(**given: object) -> None:
+    """Checks arguments of other functions that are those of `passat.optimize`. Raises TypeError and ArgumentError."""
+    _check([field for field in fields(Settings) if field.name in given], given)
+
+
+def _check(described: Sequence[Field[AnyValue]], given: Mapping[str, object]) -> None:
+    for field in described:
+        value = given[field.name]
+        for check in getattr(field.type, "__metadata__", ()):
+            if value is not None or field.default is not None:
+                check(field.name, value)
 
 
 def settings_of(function: str, keywords: Mapping[str, AnyValue]) -> Settings:

@@ -16,12 +16,13 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from passat.argument_checks import ArgumentError
 from passat.ir.passat_error import PassatError
 from passat.ir.tensor import Array
 from passat.judging import Closeness, judge
 from passat.optimizer import optimize_with
 from passat.runner import Runner, loadable
-from passat.settings import ArgumentError, Settings, settings_of
+from passat.settings import Settings, settings_of
 from passat.torch_graph import GraphModule, Outputs, Split, Tensor, UnsupportedError, export, outputs_of, split
 
 MOST_VERSIONS: Final = 16

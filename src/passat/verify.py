@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
 from passat.apart import EndedError, LateError
+from passat.argument_checks import ArgumentError
 from passat.compared_model import ComparedModel, ComparedSession
 from passat.feeds import GivenInputs, InputSpec, Trial, read_inputs
 from passat.ir.custom_ops import declared_op
 from passat.judging import NOISE_FACTOR, Closeness, judge, without_elements
 from passat.runner import ModelSource, Runner, VerifyError, loadable, sentence_of
-from passat.settings import ArgumentError
 from passat.trials import Trials
 
 if TYPE_CHECKING:

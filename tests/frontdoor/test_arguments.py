@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any as AnyValue
 
+import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper
 
@@ -18,6 +19,7 @@ from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError
 from passat.passmgr import ConfigError, list_passes, registry
 from passat.rulefile import RuleFileError
+from passat.rules import RuleSet
 from passat.settings import Settings
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "models" / "resnet_tiny.onnx"
@@ -185,10 +187,16 @@ def test_a_file_cannot_take_the_name_of_a_pass_of_passat(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
-        ({"rules": 3}, TypeError, "rules must be RuleSet classes or paths of rule files, not 3"),
+        ({"rules": 3}, TypeError, "rules must be RuleSet classes or paths of rule files, in a list, not 3"),
         ({"rules": [3]}, ValueError, "rules must be classes derived from passat.rules.RuleSet, not 3"),
         ({"rules": "/dev/zero"}, RuleFileError, "/dev/zero cannot be read: it is a device, not a file"),
         ({"passes": 3}, TypeError, "passes must be a string, a pass or a list of passes, not 3"),
+        ({"rules": {"rules.py"}}, TypeError, "rules must be RuleSet classes or paths of rule files, in a list, not {'rules.py'}"),
+        ({"rules": [RuleSet]}, ValueError, "the rule set RuleSet has no rules"),
+        ({"rules": RuleSet}, ValueError, "the rule set RuleSet has no rules"),
+        ({"passes": RuleSet}, TypeError, "passes must be a string, a pass or a list of passes, not <class"),
+        ({"passes": {"FoldConstant"}}, TypeError, "passes must be a string, a pass or a list of passes, not {'FoldConstant'}"),
+        ({"passes": iter(["FoldConstant"])}, TypeError, "passes must be a string, a pass or a list of passes, not <list_iterator"),
         ({"passes": [3]}, TypeError, "passes must be a list of Pass objects. 3 is not one"),
         ({"passes": ["FoldConstnt"]}, ValueError, "did you mean FoldConstant"),
         ({"opt_level": 9}, ValueError, "opt_level must be an integer from 0 to 4, not 9"),
@@ -207,6 +215,15 @@ def test_a_file_cannot_take_the_name_of_a_pass_of_passat(folder: Path) -> None:
         ({"allow_unverified": 1}, TypeError, "allow_unverified must be True or False, not 1"),
         ({"inputs": [1]}, TypeError, "inputs must be a mapping of names of inputs to arrays, or the path of a file of arrays, not [1]"),
         ({"custom_ops": "lib.so"}, TypeError, "custom_ops must be a list of paths of libraries, not 'lib.so'"),
+        ({"custom_ops": iter(())}, TypeError, "custom_ops must be a list of paths of libraries, not <tuple_iterator"),
+        ({"dims": {3: 4}}, TypeError, "dims must map names of dimensions to sizes, not {3: 4}"),
+        ({"dims": {"n": "x"}}, TypeError, "dims: the size of the dimension 'n' must be an integer from 0 to 2147483647, not 'x'"),
+        ({"input_shapes": {"x": [1, "n"]}}, TypeError, "input_shapes: a size of the input 'x' must be an integer from 0 to"),
+        ({"seed": np.zeros((2, 2))}, TypeError, "seed must be an integer of at least 0, not array([[0., 0.], [0., 0.]])"),
+        ({"seed": int}, TypeError, "seed must be an integer of at least 0, not <class 'int'>"),
+        ({"choose": np.zeros(2)}, ValueError, "choose must be 'cost' or 'time', not array([0., 0.])"),
+        ({"cost": np.zeros(2)}, AttributeError, "expect config rules.cost to have type one of"),
+        ({"instruments": RuleSet}, TypeError, "instruments must be a list of PassInstrument objects, not <class"),
         ({"time_limit": 10**400}, ValueError, "time_limit must be a number of seconds, at least 0, not 1"),
         ({"rtol": 10**400}, ValueError, "rtol must be a finite number, at least 0, not 1"),
         ({"time_limit": float("nan")}, ValueError, "time_limit must be a number of seconds, at least 0, not nan"),
@@ -256,6 +273,47 @@ def test_a_file_cannot_take_the_name_of_a_pass_of_passat(folder: Path) -> None:
 def test_an_argument_that_makes_no_sense_is_named(options: dict[str, AnyValue], error: type[Exception], said: str) -> None:
     with pytest.raises(error) as caught:
         optimized(**options)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("opt_level", 10**5000, "an integer from 0 to 4, not an int of 5001 digits"),
+        ("rtol", -(10**5000), "a finite number, at least 0, not an int of 5001 digits"),
+        ("outputs", ["y" * 5000, 10**5000], "a list of names, not an object of type list"),
+    ],
+    ids=["opt_level", "rtol", "outputs"],
+)
+def test_integers_that_python_does_not_write(name: str, value: AnyValue, said: str) -> None:
+    with pytest.raises((TypeError, ValueError)) as caught:
+        optimized(**{name: value})
+    assert str(caught.value) == f"{name} must be {said}"
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "said"),
+    [
+        (lambda: passat.inspect(EXAMPLE, folder=3), TypeError, "folder must be the path of a folder, not 3"),  # type: ignore[arg-type]
+        (lambda: passat.inspect(EXAMPLE, custom_ops="lib.so"), TypeError, "custom_ops must be a list of paths of libraries, not 'lib.so'"),
+        (lambda: passat.diff(EXAMPLE, EXAMPLE, folders="ab"), TypeError, "folders must be two paths of folders, with None for"),  # type: ignore[arg-type]
+        (lambda: passat.profile(EXAMPLE, EXAMPLE, folders=(None,)), TypeError, "folders must be two paths of folders"),  # type: ignore[arg-type]
+        (lambda: passat.profile(EXAMPLE, EXAMPLE, dims=[3]), TypeError, "dims must map names of dimensions to sizes"),  # type: ignore[arg-type]
+        (lambda: passat.profile(EXAMPLE, EXAMPLE, inputs=3), TypeError, "inputs must be a mapping of names of inputs to arrays"),  # type: ignore[arg-type]
+        (lambda: passat.profile(EXAMPLE, EXAMPLE, seed="1"), TypeError, "seed must be an integer of at least 0, not '1'"),  # type: ignore[arg-type]
+        (lambda: passat.profile(EXAMPLE, EXAMPLE, seed=1, inputs={}), ValueError, "seed=1 draws random inputs, and inputs gives them all"),
+        (lambda: passat.profile(EXAMPLE, EXAMPLE, seconds="1"), TypeError, "seconds must be a finite number of seconds, not '1'"),  # type: ignore[arg-type]
+        (lambda: passat.profile(EXAMPLE, EXAMPLE, threads=1.5), TypeError, "threads must be an integer from 1 to"),  # type: ignore[arg-type]
+        (lambda: passat.profile(EXAMPLE, EXAMPLE, progress=3), TypeError, "progress must be a function of a string, not 3"),  # type: ignore[arg-type]
+        (lambda: optimized().save(3), TypeError, "path must be the path of a file, not 3"),  # type: ignore[arg-type]
+        (lambda: optimized(record=True).write_report(3), TypeError, "path must be the path of a file, not 3"),  # type: ignore[arg-type]
+        (lambda: optimized(record=True).write_report(""), ValueError, "the path of the file to write is empty"),
+        (lambda: optimized(explain=True).explain(3), TypeError, "node must be the name of a node, not 3"),  # type: ignore[arg-type]
+    ],
+)
+def test_other_functions_name_the_argument_too(call: Callable[[], object], error: type[Exception], said: str) -> None:
+    with pytest.raises(error) as caught:
+        call()
     assert said in str(caught.value)
 
 

@@ -16,13 +16,13 @@ from onnx import ModelProto, parser
 from typer.testing import CliRunner, Result
 
 import passat
+from passat.argument_checks import ArgumentError
 from passat.cli.app import app
 from passat.ir.onnx import OnnxError
 from passat.jobs import LostError
 from passat.many import output_paths
 from passat.passmgr import PassContext
 from passat.report import MismatchError
-from passat.settings import ArgumentError
 
 OPTIONS: dict[str, AnyValue] = {"verify": False, "passes": "SimplifyExpr, DeadCodeElimination"}
 FLAGS = ("--no-verify", "--passes", OPTIONS["passes"])
@@ -235,8 +235,19 @@ def test_arguments_that_make_no_sense_are_rejected_before_anything_runs(
     [
         ("a.onnx", {}, TypeError, "models must be a list of models, not 'a.onnx'"),
         (5, {}, TypeError, "models must be a list of models, not 5"),
-        (["a.onnx"], {"jobs": "2"}, ArgumentError, "jobs must be an integer of at least 1, not '2'"),
+        (["a.onnx"], {"jobs": "2"}, TypeError, "jobs must be an integer of at least 1, not '2'"),
         (["a.onnx"], {"output": 5}, TypeError, "output must be a folder, or a list of paths, not 5"),
+        ({"a.onnx"}, {}, TypeError, "models must be a list of models, not {'a.onnx'}"),
+        (["a.onnx"], {"output": ["a", 5]}, TypeError, "output must be a folder, or a list of paths, not"),
+        (["a.onnx"], {"output": ""}, ArgumentError, "output is empty; it names the folder of the results"),
+        (
+            ["a.onnx"],
+            {"executor": 5},
+            TypeError,
+            "executor must be an executor of concurrent.futures, or have a method submit as these do, not 5",
+        ),
+        (["a.onnx"], {"executor": object, "jobs": 2}, TypeError, "executor must be an executor of concurrent.futures"),
+        (["a.onnx"], {"executor": concurrent.futures.ThreadPoolExecutor(1), "jobs": 2}, ArgumentError, "jobs=2 starts processes here"),
         (["a.onnx"], {"progress": 5}, TypeError, "progress must be a function of a string, not 5"),
         (["a.onnx"], {"jobs": 2, "explain": True}, ArgumentError, "explain=True makes results that cannot come back from another process"),
     ],

@@ -7,11 +7,11 @@ import pytest
 from typer.testing import CliRunner
 
 from passat import MismatchError
+from passat.argument_checks import ArgumentError
 from passat.cli.app import app
 from passat.ir.onnx import OnnxError
 from passat.optimizer import optimize
 from passat.passmgr import PassContext
-from passat.settings import ArgumentError
 
 PASSES = "SimplifyExpr,RaiseAttention"
 TEXT = """

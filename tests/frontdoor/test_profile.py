@@ -12,12 +12,12 @@ from onnx import ModelProto, parser
 from typer.testing import CliRunner
 
 import passat
+from passat.argument_checks import ArgumentError
 from passat.choose import NothingToTimeError
 from passat.cli.app import app
 from passat.ir.onnx import save
 from passat.profiling import ModelProfile, OperatorTime, Ratio
 from passat.runner import Runner
-from passat.settings import ArgumentError
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "models"
 BRIEFLY = 0.1
@@ -140,7 +140,7 @@ def test_unmeasurable_models(tmp_path: Path) -> None:
     assert "the dimension n has size 0, so there is nothing to measure" in run(path, path, "--dim", "n=0", code=2)
     assert "--dim takes NAME=SIZE with a whole number, such as batch=1, not 'n'" in run(path, path, "--dim", "n", code=2)
     assert "options of the passes do not apply if a RESULT is given" in run(path, path, "-O", "2", code=2)
-    with pytest.raises(ArgumentError, match="threads at least 1"):
+    with pytest.raises(ArgumentError, match="threads must be an integer from 1 to"):
         passat.profile(model, model, threads=0)
     other = parsed("y = Neg(z)", signature="(float[n, 4] z) => (float[n, 4] y)")
     with pytest.raises(NothingToTimeError, match="does not run on the inputs of the other model"):
