@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, TypeGuard, Unpack
 
+from passat.ir.argument_checks import kind
 from passat.ir.module import IRModule
 from passat.ir.passat_error import PassatError
 from passat.passmgr.context import PassContext
@@ -161,6 +162,7 @@ def parse_pipeline(text: str) -> Sequential:
     >>> print(pipeline_text(parse_pipeline("InferType, Sequential{opt_level=2}( InferType )")))
     InferType,Sequential{opt_level=2}(InferType)
     """
+    kind(str, "the text of a pipeline")("text", text)
     return _Parser(text).parse()
 
 

@@ -115,7 +115,8 @@ class Machine:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if not (0 < value <= LARGEST or (value == 0 and field.name == "launch")):
+            known = isinstance(value, Real)
+            if not known or not (0 < value <= LARGEST or (value == 0 and field.name == "launch")):
                 raise CostError(f"the {field.name} of a machine must be a positive number up to {LARGEST:g}, not {value!r}")
 
     @staticmethod

@@ -7,6 +7,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from passat.ir.argument_checks import FILE, FOLDER, PATH
+from passat.ir.long_words import short_repr
 from passat.ir.module import IRModule
 from passat.ir.onnx.errors import OnnxError, require_onnx
 
@@ -30,8 +32,11 @@ def from_onnx(
     loads; wrong declared shapes always are. `constants` are initializers of the main graph that need not be read. Raises OnnxError.
     """
     require_onnx()
-    if isinstance(model, (str, os.PathLike)):
+    if isinstance(model, PATH):
         return load(model, lenient=lenient)
+    _check_kind("model", model, model=True)
+    if folder is not None:
+        FOLDER("folder", folder)
     from passat.ir.onnx.importer import import_model
 
     return import_model(model, folder=None if folder is None else os.fspath(folder), lenient=lenient, constants=constants or {})
@@ -45,6 +50,7 @@ def to_onnx(module: IRModule, *, written: dict[int, list[str]] | None = None, co
     Tensors in external files stay there; `save` copies them. Raises OnnxError for programs that ONNX cannot express.
     """
     require_onnx()
+    _check_kind("module", module, module=True)
     from passat.ir.onnx.exporter import export_model
 
     return export_model(module, written=written, constants=constants)
@@ -53,6 +59,7 @@ def to_onnx(module: IRModule, *, written: dict[int, list[str]] | None = None, co
 def load(path: "Path", *, lenient: bool = False) -> IRModule:
     """Imports a model file; `lenient` as in `from_onnx`. External data is memory-mapped on first use. Raises OnnxError."""
     require_onnx()
+    FILE("path", path)
     from passat.ir.onnx.files import load_module
 
     return load_module(os.fspath(path), lenient=lenient)
@@ -68,6 +75,10 @@ def save(module: "IRModule | ModelProto", path: "Path", *, folder: "Path | None"
     model. Raises OnnxError and leaves existing files unchanged in that case.
     """
     require_onnx()
+    _check_kind("module", module, module=True, model=True)
+    FILE("path", path)
+    if folder is not None:
+        FOLDER("folder", folder)
     from passat.ir.onnx.files import save_module
 
     save_module(module, os.fspath(path), folder=None if folder is None else os.fspath(folder), check=check)
@@ -76,6 +87,7 @@ def save(module: "IRModule | ModelProto", path: "Path", *, folder: "Path | None"
 def read_model(path: "Path") -> "ModelProto":
     """Reads a model file without importing it, and without external data. Raises OnnxError."""
     require_onnx()
+    FILE("path", path)
     from passat.ir.onnx import files
 
     return files.read_model(os.fspath(path))
@@ -84,6 +96,14 @@ def read_model(path: "Path") -> "ModelProto":
 def check(model: "ModelProto") -> None:
     """Runs `onnx.checker` over a model without checking external data. Raises CheckerError."""
     require_onnx()
+    _check_kind("model", model, model=True)
     from passat.ir.onnx import files
 
     files.check_model(model)
+
+
+def _check_kind(name: str, value: object, *, module: bool = False, model: bool = False) -> None:
+    """Raises TypeError for anything but a module, or a model."""
+    if not (module and isinstance(value, IRModule)) and not (model and hasattr(value, "graph")):
+        said = " or ".join([*(["an IRModule"] if module else ()), *(["a ModelProto"] if model else ())])
+        raise TypeError(f"{name} must be {said}, not {short_repr(value)}")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any as AnyValue
 from typing import Final
 
+from passat.ir.argument_checks import FOLDER
 from passat.ir.bounded_read import decode_json
 from passat.ir.dtypes import to_numpy
 from passat.ir.module import IRModule
@@ -96,6 +97,7 @@ class Replay:
 
 def read_reproducer(folder: str | os.PathLike[str]) -> Reproducer:
     """Reads a reproducer folder. Raises ReproducerError for missing or invalid contents."""
+    FOLDER("folder", folder)
     folder = os.fspath(folder)
     if not os.path.isdir(folder):
         raise ReproducerError(f"{folder} is not a folder" if os.path.lexists(folder) else f"there is no folder {folder}")

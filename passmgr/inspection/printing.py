@@ -16,6 +16,7 @@ from typing import Final, Literal, TextIO, get_args
 
 import numpy as np
 
+from passat.ir.argument_checks import FOLDER
 from passat.ir.module import IRModule
 from passat.ir.tensor import Tensor
 from passat.ir.text import astext
@@ -24,7 +25,7 @@ from passat.ir.whole_file import write_whole
 from passat.passmgr.context import PassContext
 from passat.passmgr.inspection.ir_diff import CONTEXT, Section, color_diff, sections, unified
 from passat.passmgr.instruments import PassInstrument, ThreadState
-from passat.passmgr.pass_info import EVERYTHING, PassInfo, PipelineInfo
+from passat.passmgr.pass_info import EVERYTHING, PassInfo, PipelineInfo, names_in
 from passat.passmgr.passes import ModulePass
 from passat.passmgr.registry import register_pass
 
@@ -127,10 +128,7 @@ class NameFilter:
     """
 
     def __init__(self, patterns: str | Iterable[str]) -> None:
-        self.patterns = (patterns,) if isinstance(patterns, str) else tuple(patterns)
-        for pattern in self.patterns:
-            if not isinstance(pattern, str):
-                raise TypeError(f"names must be strings, not {pattern!r}")
+        self.patterns = names_in((patterns,) if isinstance(patterns, str) else patterns, "names")
         self._used: set[str] = set()
 
     def __call__(self, name: str) -> bool:
@@ -220,6 +218,7 @@ class DumpIR(PassInstrument):
         show_meta_data: bool = True,
         strip_constants: bool = False,
     ) -> None:
+        FOLDER("dump_dir", dump_dir)
         self.dump_dir = Path(dump_dir)
         self._only_changes = only_changes
         self._initial = initial

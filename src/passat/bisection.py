@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as AnyValue
 
 from passat.apart import error_stream, show_code
-from passat.argument_checks import ArgumentError
 from passat.choose import NothingToTimeError, Times, race
 from passat.feeds import FailingInputsError, GivenInputs, write_inputs
+from passat.ir.argument_checks import FILE, ArgumentError, kind, number
 from passat.ir.infer_error import InferError
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, check, save, to_onnx
@@ -24,12 +24,12 @@ from passat.log import telling
 from passat.passmgr import AlreadyTrueError, BisectError, NeverTrueError, Pass, PassBisect, PassContext, Sequential, bisect_passes
 from passat.passmgr.debugging.bisect import CannotTellError, PassRaisedError
 from passat.passmgr.inspection.checks import module_flaws
-from passat.pipelines import Passes, build_pipeline
+from passat.pipelines import Passes, build_pipeline, check_rule_sets
 from passat.quantities import seconds
 from passat.report import bytes_of, histogram, node_count
 from passat.rules import RuleSet
 from passat.runner import ModelSource
-from passat.settings import DEFAULT_LEVEL, Spelling, Variant, as_keyword, check_drawn
+from passat.settings import DEFAULT_LEVEL, Spelling, Variant, as_keyword, check_arguments, check_drawn
 from passat.source import open_source
 from passat.verify import AS_USUAL, Comparing, Reference
 
@@ -347,6 +347,7 @@ def bisect_model(
     Raises BisectError if no pass is bad, CheckError for a check that cannot run, ArgumentError, OnnxError, PipelineError, RuleError,
     SpecializeError, VerifyError, InputsError.
     """
+    check_arguments(progress=progress)
     tell = telling(progress)
     source, module, settings, pipeline, asked = open_subject(model, check, passes, rules, how, margin, variant, tell)
     settings = settings.inside(config={"rules.joint": False, **settings.config})
@@ -396,6 +397,13 @@ def open_subject(
 ) -> Subject:
     """Reads the subject of a bisection. Raises ArgumentError, CheckError, OnnxError, PipelineError, RuleError, SpecializeError,
     VerifyError."""
+    FILE("model", model)
+    kind(str, "the name of a check, or a command")("check", check)
+    kind(Comparing, "made by passat.verify.comparing")("how", how)
+    kind(Variant, "a passat.settings.Variant")("variant", variant)
+    if margin is not None:
+        number("finite number", sys.float_info.max)("margin", margin)
+    check_rule_sets(rules)
     rtol, atol = how.closeness or (0, 0)
     check_used(check, {"margin": margin, "inputs": how.given, "rtol": rtol or None, "atol": atol or None, "seed": how.seed})
     source = os.fspath(model)

@@ -3,11 +3,12 @@
 import json
 import os
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
+from passat.ir.argument_checks import FILE, PATH, kind, sequence
 from passat.ir.bounded_read import decode_json, read_bounded
 from passat.ir.collector import collector_paused
 from passat.ir.module import IRModule
@@ -54,8 +55,8 @@ def check_certificate(
     *,
     before: "Model | None" = None,
     after: "Model | None" = None,
-    rules: Iterable[type[RuleSet]] = (),
-    trust: Iterable[str] = (),
+    rules: Sequence[type[RuleSet]] = (),
+    trust: Sequence[str] = (),
 ) -> Verdict:
     """Checks a certificate, or a certificate file, step by step, with a checker that shares only the rules with the engine.
 
@@ -66,9 +67,10 @@ def check_certificate(
     Raises CertificateError that names the first invalid step, IncompleteCertificateError for uncovered steps, TrustError, and OnnxError for
     unreadable models.
     """
-    trusted = _check_trust(trust)
-    sets = tuple(rules)
-    check_rule_sets(sets)
+    kind((*PATH, Mapping), "a certificate, or the path of its file")("certificate", certificate)
+    sequence(str, "a list of names of passes")("trust", trust)
+    check_rule_sets(rules)
+    trusted, sets = _check_trust(trust), tuple(rules)
     with collector_paused():  # all created objects live until the end
         data = certificate if isinstance(certificate, Mapping) else read_certificate(certificate)
         check_form(data)
@@ -132,6 +134,7 @@ def _incomplete(verdict: Verdict) -> str:
 
 def read_certificate(path: str | os.PathLike[str]) -> Certificate:
     """The certificate in a file. Raises CertificateError."""
+    FILE("path", path)
     name = os.fspath(path)
     try:
         data = decode_json(read_bounded(name, LIMIT))
@@ -146,6 +149,8 @@ def read_certificate(path: str | os.PathLike[str]) -> Certificate:
 
 def write_certificate(certificate: Certificate, path: str | os.PathLike[str]) -> None:
     """Writes a certificate to a file atomically."""
+    kind(Mapping, "a certificate")("certificate", certificate)
+    FILE("path", path)
     write_whole(Path(path), json.dumps(certificate).encode())
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any as AnyValue
 from typing import Final
 
-from passat import argument_checks
-from passat.argument_checks import ArgumentError
+from passat.ir import argument_checks
+from passat.ir.argument_checks import ArgumentError
 from passat.ir.long_words import short_repr
 from passat.jobs import Executor, run_jobs
 from passat.log import LOG

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 from typing import Any as AnyValue
 
-from passat import argument_checks
+from passat.ir import argument_checks
 from passat.report import Shown, bytes_of, histogram, node_count
 from passat.source import ModelLike, open_source
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ParamSpec, Protocol, get_args, get_
 
 from passat import apart
 from passat.acceptance import LooseRulesError, is_accepted, verify
-from passat.argument_checks import PATH, ArgumentError, kind
+from passat.ir.argument_checks import PATH, ArgumentError, kind
 from passat.ir.collector import collector_paused
 from passat.ir.onnx import OnnxError
 from passat.job import Given, Job, begin

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, TypeAlias, cast
 
-from passat.argument_checks import is_sequence
+from passat.ir.argument_checks import is_sequence
 from passat.ir.custom_ops import declared_op
 from passat.ir.long_words import short_repr
 from passat.passmgr import (
@@ -98,6 +98,8 @@ def check_rule_sets(rules: Sequence[type[RuleSet]]) -> None:
     """Raises RuleError for anything but a rule set, and for ambiguous names: of two sets, of a set and a pass, and of a rule that Passat
     also has."""
     sets: dict[str, type[RuleSet]] = {}
+    if not is_sequence(rules):
+        raise TypeError(f"rules must be a list of RuleSet classes, not {short_repr(rules)}")
     for rules_ in rules:
         if not isinstance(rules_, type) or not issubclass(rules_, RuleSet):
             raise RuleError(f"rules must be classes derived from passat.rules.RuleSet, not {rules_!r}")

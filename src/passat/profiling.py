@@ -14,9 +14,9 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
-from passat import argument_checks
-from passat.argument_checks import ArgumentError
 from passat.choose import NothingToTimeError, choose_feed, feed_of_sizes, take_turns, time_of
+from passat.ir import argument_checks
+from passat.ir.argument_checks import ArgumentError
 from passat.log import telling
 from passat.report import Shown, histogram, node_count
 from passat.runner import Runner, VerifyError, custom_operators, loadable, sentence_of

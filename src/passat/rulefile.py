@@ -11,7 +11,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Final, TypeAlias
 
-from passat.argument_checks import is_sequence
+from passat.ir.argument_checks import is_sequence
 from passat.ir.bounded_read import read_bounded
 from passat.ir.long_words import short_repr
 from passat.ir.op import Op

@@ -8,7 +8,7 @@ from dataclasses import Field, dataclass, fields, replace
 from typing import Annotated, Final, Literal, Self, TypeAlias
 from typing import Any as AnyValue
 
-from passat.argument_checks import PATH, ArgumentError, integer, kind, names, number, one_of, sequence, shapes, sizes
+from passat.ir.argument_checks import FOLDER, PATH, ArgumentError, integer, kind, names, number, one_of, sequence, shapes, sizes
 from passat.ir.similar_names import did_you_mean
 from passat.passmgr import PassContext, PassInstrument
 from passat.pipelines import Passes
@@ -74,7 +74,6 @@ _UNSET: Final = {"allow_unverified": False, "seed": 0}
 
 _SWITCH: Final = kind(bool, "True or False")
 _FINITE: Final = number("finite number", sys.float_info.max)
-_FOLDER: Final = kind(PATH, "the path of a folder")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -130,9 +129,9 @@ class Settings(Variant):
     choose: Annotated[Literal["cost", "time"], one_of("cost", "time")] = "cost"
     candidates: Annotated[int | None, integer(1)] = None
     seed: Annotated[int, integer(0)] = 0
-    folder: Annotated[PathLike | None, _FOLDER] = None
+    folder: Annotated[PathLike | None, FOLDER] = None
     progress: Annotated[Progress | None, kind(Callable, "a function of a string")] = None
-    reproducer: Annotated[PathLike | None, _FOLDER] = None
+    reproducer: Annotated[PathLike | None, FOLDER] = None
     instruments: Annotated[Sequence[PassInstrument], sequence(object, "a list of PassInstrument objects")] = ()
     record: Annotated[bool, _SWITCH] = False
     explain: Annotated[bool, _SWITCH] = False

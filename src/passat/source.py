@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, cast
 from typing import Any as AnyValue
 
-from passat.argument_checks import ArgumentError
+from passat.ir.argument_checks import ArgumentError
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, from_onnx
 from passat.ir.onnx.errors import CheckerError, ContradictionError, require_onnx

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from passat.argument_checks import ArgumentError
+from passat.ir.argument_checks import ArgumentError
 from passat.ir.passat_error import PassatError
 from passat.ir.tensor import Array
 from passat.judging import Closeness, judge

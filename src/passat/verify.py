@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
 from passat.apart import EndedError, LateError
-from passat.argument_checks import ArgumentError
 from passat.compared_model import ComparedModel, ComparedSession
 from passat.feeds import GivenInputs, InputSpec, Trial, read_inputs
 from passat.ir.custom_ops import declared_op
 from passat.judging import NOISE_FACTOR, Closeness, judge, without_elements
 from passat.runner import ModelSource, Runner, VerifyError, loadable, sentence_of
+from passat.settings import check_arguments
 from passat.trials import Trials
 
 if TYPE_CHECKING:
@@ -108,9 +108,7 @@ def comparing(
 
     Raises InputsError for the inputs, ArgumentError for a negative or non-finite tolerance.
     """
-    for name, value in (("rtol", rtol), ("atol", atol)):
-        if value is not None and not 0 <= value < float("inf"):
-            raise ArgumentError(f"{name} must be a number of at least 0, not {value!r}")
+    check_arguments(seed=seed, inputs=inputs, rtol=rtol, atol=atol)
     given = None
     if inputs is not None:
         given = GivenInputs("the inputs given", dict(inputs)) if isinstance(inputs, Mapping) else read_inputs(inputs)

@@ -14,12 +14,13 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 import passat
-from passat import Result
+from passat import Result, bisection, certificates, verify
+from passat.ir import onnx as ir_onnx
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError
-from passat.passmgr import ConfigError, list_passes, registry
+from passat.passmgr import ConfigError, list_passes, parse_pipeline, registry
 from passat.rulefile import RuleFileError
-from passat.rules import RuleSet
+from passat.rules import Machine, RuleSet
 from passat.settings import Settings
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "models" / "resnet_tiny.onnx"
@@ -305,6 +306,32 @@ def test_integers_that_python_does_not_write(name: str, value: AnyValue, said: s
         (lambda: passat.profile(EXAMPLE, EXAMPLE, seconds="1"), TypeError, "seconds must be a finite number of seconds, not '1'"),  # type: ignore[arg-type]
         (lambda: passat.profile(EXAMPLE, EXAMPLE, threads=1.5), TypeError, "threads must be an integer from 1 to"),  # type: ignore[arg-type]
         (lambda: passat.profile(EXAMPLE, EXAMPLE, progress=3), TypeError, "progress must be a function of a string, not 3"),  # type: ignore[arg-type]
+        (lambda: verify.comparing(seed=1.5), TypeError, "seed must be an integer of at least 0, not 1.5"),  # type: ignore[arg-type]
+        (lambda: verify.comparing(rtol="x"), TypeError, "rtol must be a finite number, not 'x'"),  # type: ignore[arg-type]
+        (lambda: bisection.bisect_model(3, "wrong"), TypeError, "model must be the path of a file, not 3"),  # type: ignore[arg-type]
+        (lambda: bisection.bisect_model(EXAMPLE, 3), TypeError, "check must be the name of a check, or a command, not 3"),  # type: ignore[arg-type]
+        (lambda: bisection.bisect_model(EXAMPLE, "wrong", how=3), TypeError, "how must be made by passat.verify.comparing, not 3"),  # type: ignore[arg-type]
+        (lambda: bisection.bisect_model(EXAMPLE, "larger", margin="1"), TypeError, "margin must be a finite number, not '1'"),  # type: ignore[arg-type]
+        (
+            lambda: bisection.bisect_model(EXAMPLE, "wrong", margin=1),
+            ValueError,
+            "margin applies to check='slower' or check='larger' only, not to",
+        ),
+        (lambda: bisection.bisect_model(EXAMPLE, "wrong", rules="r.py"), TypeError, "rules must be a list of RuleSet classes, not 'r.py'"),  # type: ignore[arg-type]
+        (
+            lambda: bisection.bisect_model(EXAMPLE, "larger", how=verify.comparing(3, atol=1)),
+            ValueError,
+            "atol applies to check='wrong' only",
+        ),
+        (lambda: certificates.check_certificate(3), TypeError, "certificate must be a certificate, or the path of its file, not 3"),  # type: ignore[arg-type]
+        (lambda: certificates.check_certificate({}, trust="FoldConstant"), TypeError, "trust must be a list of names of passes, not 'Fold"),
+        (lambda: certificates.write_certificate(3, "c.json"), TypeError, "certificate must be a certificate, not 3"),  # type: ignore[arg-type]
+        (lambda: ir_onnx.from_onnx(3), TypeError, "model must be a ModelProto, not 3"),  # type: ignore[arg-type]
+        (lambda: ir_onnx.to_onnx(3), TypeError, "module must be an IRModule, not 3"),  # type: ignore[arg-type]
+        (lambda: ir_onnx.save(3, "o.onnx"), TypeError, "module must be an IRModule or a ModelProto, not 3"),  # type: ignore[arg-type]
+        (lambda: ir_onnx.load(3), TypeError, "path must be the path of a file, not 3"),  # type: ignore[arg-type]
+        (lambda: parse_pipeline(3), TypeError, "text must be the text of a pipeline, not 3"),  # type: ignore[arg-type]
+        (lambda: Machine(flops="x"), ValueError, "the flops of a machine must be a positive number up to 1e+100, not 'x'"),  # type: ignore[arg-type]
         (lambda: optimized().save(3), TypeError, "path must be the path of a file, not 3"),  # type: ignore[arg-type]
         (lambda: optimized(record=True).write_report(3), TypeError, "path must be the path of a file, not 3"),  # type: ignore[arg-type]
         (lambda: optimized(record=True).write_report(""), ValueError, "the path of the file to write is empty"),

@@ -16,8 +16,8 @@ from onnx import ModelProto, parser
 from typer.testing import CliRunner, Result
 
 import passat
-from passat.argument_checks import ArgumentError
 from passat.cli.app import app
+from passat.ir.argument_checks import ArgumentError
 from passat.ir.onnx import OnnxError
 from passat.jobs import LostError
 from passat.many import output_paths

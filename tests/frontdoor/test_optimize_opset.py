@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from passat import MismatchError
-from passat.argument_checks import ArgumentError
 from passat.cli.app import app
+from passat.ir.argument_checks import ArgumentError
 from passat.ir.onnx import OnnxError
 from passat.optimizer import optimize
 from passat.passmgr import PassContext

@@ -12,9 +12,9 @@ from onnx import ModelProto, parser
 from typer.testing import CliRunner
 
 import passat
-from passat.argument_checks import ArgumentError
 from passat.choose import NothingToTimeError
 from passat.cli.app import app
+from passat.ir.argument_checks import ArgumentError
 from passat.ir.onnx import save
 from passat.profiling import ModelProfile, OperatorTime, Ratio
 from passat.runner import Runner

@@ -142,7 +142,7 @@ def test_the_error_stream_is_that_of_the_moment(mod: IRModule, monkeypatch: pyte
 
 
 def test_names_that_are_none() -> None:
-    with pytest.raises(TypeError, match=r"^names must be strings, not 3$"):
+    with pytest.raises(TypeError, match=r"^names must contain names, not 3$"):
         PrintIRBefore([3])  # type: ignore[list-item]  # that is the point
 
 

@@ -128,3 +128,5 @@ def executor(name: str, value: object) -> None:
 
 
 _SIZE: Final = integer(0, 2**31 - 1)
+FILE: Final = kind(PATH, "the path of a file")
+FOLDER: Final = kind(PATH, "the path of a folder")
