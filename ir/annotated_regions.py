@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final, TypeGuard
 
+from passat.ir.counting import counted
 from passat.ir.diagnostics import place_of
 from passat.ir.excerpt import excerpt
 from passat.ir.expr import Call, Constant, Expr, Function, GlobalVar, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem
@@ -67,7 +68,7 @@ class AnnotatedRegion:
         return [call for call in calls if call.op is self._end and call not in read]
 
     def __repr__(self) -> str:
-        return f"AnnotatedRegion({self.id}, {self.target!r}, {len(self.nodes)} nodes)"
+        return f"AnnotatedRegion({self.id}, {self.target!r}, {counted(len(self.nodes), 'node')})"
 
 
 class AnnotatedRegionSet:

@@ -10,6 +10,8 @@ import os
 import stat
 from typing import Any, Final
 
+from passat.ir.counting import counted
+
 _PIECE: Final = 1 << 20
 
 
@@ -32,7 +34,7 @@ def read_bounded(path: str | os.PathLike[str], limit: int) -> bytes:
             pieces.append(piece)
             total += len(piece)
     if total > limit:
-        raise OSError(errno.EFBIG, f"it is larger than {limit} bytes", name)
+        raise OSError(errno.EFBIG, f"it is larger than {counted(limit, 'byte')}", name)
     return b"".join(pieces)
 
 

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from passat.ir.counting import counted
 from passat.ir.expr import Call
 from passat.ir.infer_error import InferError
 from passat.ir.known import known_value
@@ -40,9 +41,13 @@ def type_of_call(call: Call) -> Type:
     if not isinstance(type_, FuncType):
         raise InferError(f"a value of type {type_!r} cannot be called", call)
     if len(type_.arg_types) != len(types):
-        raise InferError(f"a function with {len(type_.arg_types)} parameters is called with {len(types)} arguments", call)
+        raise InferError(
+            f"a function with {counted(len(type_.arg_types), 'parameter')} is called with {counted(len(types), 'argument')}", call
+        )
     if len(call._type_args) > len(type_.type_params):
-        raise InferError(f"a function with {len(type_.type_params)} type parameters is given {len(call._type_args)} types", call)
+        raise InferError(
+            f"a function with {counted(len(type_.type_params), 'type parameter')} is given {counted(len(call._type_args), 'type')}", call
+        )
     variables = set(type_.type_params)
     solution: dict[TypeVar, Type] = dict(zip(type_.type_params, call._type_args, strict=False))
     for i, (wanted, given) in enumerate(zip(type_.arg_types, types, strict=True)):

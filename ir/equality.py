@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 
 from passat.ir.attrs import Attrs
 from passat.ir.collector import collector_paused
+from passat.ir.counting import counted
 from passat.ir.expr import (
     Call,
     Clause,
@@ -106,7 +107,7 @@ def _difference(lhs: Comparables, rhs: Comparables, map_free_vars: bool, sharing
 
 def _elements_differ(lhs: Elements, rhs: Elements, map_free_vars: bool, sharing: bool) -> str | None:
     if len(lhs) != len(rhs):
-        return f"in length: {len(lhs)} elements against {len(rhs)}"
+        return f"in length: {counted(len(lhs), 'element')} against {len(rhs)}"
     for i, (a, b) in enumerate(zip(lhs, rhs, strict=True)):
         if isinstance(a, (int, SymDim, Any)) or isinstance(b, (int, SymDim, Any)):
             found = None if a == b else f"as a whole: {a} against {b}"
@@ -296,7 +297,7 @@ class _Comparison:
 
     def _functions_differ(self, a: Function, b: Function) -> str | None:
         if len(a.type_params) != len(b.type_params):
-            return f"{len(a.type_params)} type parameters against {len(b.type_params)}"
+            return f"{counted(len(a.type_params), 'type parameter')} against {len(b.type_params)}"
         if a.type_params:
             self._stack.append(_TypeScope(self.types.enter(a.type_params, b.type_params)))
             self._met.clear()
@@ -397,7 +398,7 @@ def _show_path(pair: _Pair) -> str:
         pair = parent
     steps.reverse()
     if len(steps) > 2 * _SHOWN:
-        steps[_SHOWN:-_SHOWN] = [f" ... {len(steps) - 2 * _SHOWN} steps ... "]
+        steps[_SHOWN:-_SHOWN] = [f" ... {counted(len(steps) - 2 * _SHOWN, 'step')} ... "]
     return "".join(steps)
 
 

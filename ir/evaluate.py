@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from passat.ir.attrs import Attrs
+from passat.ir.counting import counted
 from passat.ir.dtypes import from_numpy, to_numpy
 from passat.ir.expr import Constant, Expr, Tuple
 from passat.ir.op import Kernel, Op
@@ -106,7 +107,7 @@ def _run(op: Op, kernel: Kernel, operands: Sequence[AnyValue], attrs: Attrs) -> 
 def _wrap(op: Op, value: AnyValue, type_: Type) -> Value:
     if isinstance(type_, TupleType):
         if len(value) != len(type_.fields):
-            raise EvaluateError(f"the kernel of {op.name} returned {len(value)} results, but {len(type_.fields)} are declared")
+            raise EvaluateError(f"the kernel of {op.name} returned {counted(len(value), 'result')}, but {len(type_.fields)} are declared")
         return tuple(_wrap(op, part, field) for part, field in zip(value, type_.fields, strict=True))
     if isinstance(value, tuple) and isinstance(type_, IncompleteType):
         return tuple(_wrap(op, part, type_) for part in value)

@@ -5,6 +5,7 @@ from typing import NoReturn, TypeAlias
 
 from passat.ir.call_types import UNKNOWN, type_of_call, unify
 from passat.ir.called_literals import bind_params, takes_types
+from passat.ir.counting import counted
 from passat.ir.diagnostics import Diagnostic, announce
 from passat.ir.exhaustiveness import check_matches
 from passat.ir.expr import (
@@ -450,7 +451,7 @@ def bind_pattern(pattern: Pattern, type_: Type) -> None:
         elif isinstance(node, PatternTuple):
             fields = (UNKNOWN,) * len(node.patterns) if isinstance(of, IncompleteType) else of.fields if isinstance(of, TupleType) else None
             if fields is None or len(fields) != len(node.patterns):
-                raise InferError(f"a pattern of {len(node.patterns)} fields is matched against a value of type {of!r}")
+                raise InferError(f"a pattern of {counted(len(node.patterns), 'field')} is matched against a value of type {of!r}")
             stack.extend(zip(node.patterns, fields, strict=True))
         elif isinstance(node, PatternConstructor):
             solution: dict[TypeVar, Type] = {}
@@ -458,7 +459,7 @@ def bind_pattern(pattern: Pattern, type_: Type) -> None:
             if not unify(made.made, of, {*made.type_vars}, solution):
                 raise InferError(f"the pattern {made.name_hint} is matched against a value of type {of!r}")
             if len(node.patterns) != len(made.inputs):
-                raise InferError(f"the constructor {made.name_hint} has {len(made.inputs)} fields")
+                raise InferError(f"the constructor {made.name_hint} has {counted(len(made.inputs), 'field')}")
             for param in made.type_vars:
                 solution.setdefault(param, UNKNOWN)  # for a value of unknown type
             stack.extend((part, substitute(given, solution)) for part, given in zip(node.patterns, made.inputs, strict=True))

@@ -1,5 +1,6 @@
 """Kinds of types: a kind classifies types as a type classifies values."""
 
+from passat.ir.counting import counted
 from passat.ir.infer_error import InferError
 from passat.ir.module import IRModule, TypeData
 from passat.ir.types import (
@@ -58,4 +59,6 @@ def _check_arguments(node: TypeCall, mod: IRModule) -> None:
     if definition is None:
         raise InferError(f"the module does not define {node.func!r}, the data type of {node!r}")
     if len(definition.type_vars) != len(node.args):
-        raise InferError(f"the type {node.func!r} takes {len(definition.type_vars)} arguments, but {node!r} has {len(node.args)}")
+        raise InferError(
+            f"the type {node.func!r} takes {counted(len(definition.type_vars), 'argument')}, but {node!r} has {len(node.args)}"
+        )

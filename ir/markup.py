@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
 
+from passat.ir.counting import counted
+
 MOST_LINES: Final = 400
 """Maximum number of lines of a text that are shown."""
 
@@ -22,7 +24,7 @@ def block(value: str) -> str:
     lines = value.splitlines()
     shown = lines[:MOST_LINES]
     if len(lines) > MOST_LINES:
-        shown.append(f"... and {len(lines) - MOST_LINES} more lines")
+        shown.append(f"... and {counted(len(lines) - MOST_LINES, 'more line')}")
     content = text("\n".join(shown))
     return f'<pre style="line-height: 1.3">{content}</pre>'
 

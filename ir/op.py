@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.cost import Cost, memory_bound
+from passat.ir.counting import counted
 from passat.ir.dtypes import NAMES
 from passat.ir.expr import Call, Expr, Span
 from passat.ir.op_attributes import Registered
@@ -173,7 +174,7 @@ class Op(Registered, Expr):
     @property
     def operand_count(self) -> str:
         """The number of operands, as messages name it."""
-        return f"{self.arity} operand{'s' * (self.arity != 1)}"
+        return counted(self.arity, "operand")
 
     def __call__(self, *args: Expr, span: Span | None = None, **attrs: AnyValue) -> Call:
         """Builds a call. Raises OpTypeError for a wrong number of operands, and for unknown or missing attributes."""

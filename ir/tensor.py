@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from passat.ir.counting import counted
 from passat.ir.dtypes import from_numpy, itemsize, to_numpy
 
 Array = npt.NDArray[AnyValue]
@@ -122,7 +123,8 @@ class Tensor:
             array = self._load()
             if array.shape != self.shape:
                 raise ValueError(
-                    f"a constant declared as {self.dtype}{list(self.shape)} holds {array.size} elements of shape {list(array.shape)}"
+                    f"a constant declared as {self.dtype}{list(self.shape)} holds {counted(array.size, 'element')} "
+                    f"of shape {list(array.shape)}"
                 )
             self._array, self._load = array, None
         return self._array

@@ -5,6 +5,7 @@ from enum import IntEnum
 from itertools import count
 from typing import Final, NamedTuple, cast
 
+from passat.ir.counting import counted
 from passat.ir.dim_text import given_shape
 from passat.ir.dtypes import itemsize
 from passat.ir.passat_error import PassatError
@@ -307,7 +308,7 @@ class TypeRelation(_Structural):
         self.num_inputs = num_inputs
         self.attrs = attrs
         if not 0 <= num_inputs <= len(self.args):
-            raise ValueError(f"a type relation of {len(self.args)} types cannot have {num_inputs} inputs")
+            raise ValueError(f"a type relation of {counted(len(self.args), 'type')} cannot have {counted(num_inputs, 'input')}")
         self._set(func, self.args, num_inputs, attrs)
 
     def __repr__(self) -> str:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.bounds import at_least
+from passat.ir.counting import counted
 from passat.ir.dtypes import FLOATS, INTEGERS
 from passat.ir.op import KnownValue, Op
 from passat.ir.shape import Any, same_dim, same_dims
@@ -399,7 +400,7 @@ def _elements(c: Term) -> npt.NDArray[np.float64]:
 @guard
 def is_ungrouped(attrs: Attrs) -> bool | str:
     """The convolution has one group."""
-    return attrs.groups == 1 or f"the convolution has {attrs.groups} groups"
+    return attrs.groups == 1 or f"the convolution has {counted(attrs.groups, 'group')}"
 
 
 @guard
@@ -416,7 +417,7 @@ def is_usual_convolution(attrs: Attrs) -> bool | str:
     usual = attrs.get("data_layout", "NC").startswith("NC") and attrs.get("kernel_layout", "OI")[:2] in ("OI", "IO")
     return (
         attrs.get("groups", 1) == 1 and usual
-    ) or f"the convolution has {attrs.get('groups')} groups, and data laid out as {attrs.get('data_layout')}"
+    ) or f"the convolution has {counted(attrs.get('groups', 1), 'group')}, and data laid out as {attrs.get('data_layout')}"
 
 
 @guard

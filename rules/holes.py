@@ -6,6 +6,7 @@ from types import EllipsisType, MappingProxyType
 from typing import Any as AnyValue
 from typing import Final, Literal, cast, get_args, overload
 
+from passat.ir.counting import counted
 from passat.ir.op import Op, list_ops
 from passat.rules.guards import Guard
 from passat.rules.pattern import CaseValue, Pattern, PCall, PCase, PConst, PVar, RuleError, TermLike, find_operator, hole_name
@@ -126,7 +127,9 @@ class OperatorHole(OperatorTerm):
         given = len(args) - (... in args)
         parts = [arg for arg in args if isinstance(arg, PartsHole)]
         if self.operands is not None and given != self.operands and not parts:
-            raise RuleError(f"{self.name} stands for operators with arity={self.operands}, but the pattern gives {given} operands")
+            raise RuleError(
+                f"{self.name} stands for operators with arity={self.operands}, but the pattern gives {counted(given, 'operand')}"
+            )
         for of in map(find_operator, self.choices):
             rest = of.arity - given + len(parts)
             if not of.variadic and not sum(part.least for part in parts) <= rest <= sum(part.most for part in parts):

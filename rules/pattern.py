@@ -11,6 +11,7 @@ from typing import Any as AnyValue
 
 import numpy as np
 
+from passat.ir.counting import counted
 from passat.ir.custom_ops import declared_op
 from passat.ir.onnx.opaque import PREFIX, OpaqueOp, escape, opaque_name
 from passat.ir.onnx_mapping import READERS
@@ -192,7 +193,7 @@ class PLiteral(Pattern):
             float(value)
         except OverflowError:
             digits = len(str(abs(value)))
-            raise RuleError(f"a number of {digits} digits cannot occur in a pattern: no element type can represent it") from None
+            raise RuleError(f"a number of {counted(digits, 'digit')} cannot occur in a pattern: no element type can represent it") from None
         self.value = value
         self.key = ("literal", type(value).__name__, value)
 

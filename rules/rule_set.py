@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any as AnyValue
 from typing import ClassVar, Final
 
+from passat.ir.counting import counted
 from passat.rules.guards import Guard
 from passat.rules.pattern import PCall, PGet, PTuple, RuleError
 from passat.rules.rule import LIBRARY, Rule
@@ -136,7 +137,7 @@ class RuleSetMeta(type):
             for rule in cls
         ]
         said = f"<div>{text(' '.join(cls.__doc__.split()))}</div>" if cls.__doc__ else ""
-        title = f"{cls.__name__}: {len(rows)} rule{'' if len(rows) == 1 else 's'}"
+        title = f"{cls.__name__}: {counted(len(rows), 'rule')}"
         return said + folded(title, table(("rule", "equation", "guards", "kind", "math"), rows), opened=True)
 
 

@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
+from passat.ir.counting import counted
 from passat.ir.dtypes import FLOATS, INTEGERS, to_numpy
 from passat.ir.evaluate import Value
 from passat.ir.onnx.opaque import OpaqueOp
@@ -325,7 +326,7 @@ def scalar_for(value: float, type_: Type) -> Tensor:
     if not isinstance(value, (int, float, np.number, np.bool_)):
         raise Reject(f"{value!r} is not a known number", Check.NUMBER)
     if isinstance(value, int) and abs(value) > _MOST_INTEGER:
-        raise Reject(f"a number of {len(str(abs(value)))} digits is too large", Check.NUMBER)
+        raise Reject(f"a number of {counted(len(str(abs(value))), 'digit')} is too large", Check.NUMBER)
     kind = to_numpy(type_.dtype)
     if type_.dtype in FLOATS:
         with np.errstate(all="ignore"):

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any as AnyValue
 
 from passat.ir.analysis import free_vars
+from passat.ir.counting import counted
 from passat.ir.evaluate import as_constant
 from passat.ir.expr import Constructor, Expr, Function, GlobalVar, Let, Var
 from passat.ir.infer import infer_module, infer_type
@@ -165,7 +166,7 @@ def _given(value: AnyValue, type_: Type | None, what: str) -> Value:
         if not isinstance(value, (tuple, list, TupleValue)) or all(isinstance(field, (TensorType, TupleType)) for field in fields):
             return to_data(value, type_, what)
         if len(fields) != len(value):
-            raise TypeError(f"{what} is a tuple of {len(fields)}, but got {len(value)} values")
+            raise TypeError(f"{what} is a tuple of {len(fields)}, but got {counted(len(value), 'value')}")
         return tuple(_given(field, wanted, f"field {i} of {what}") for i, (field, wanted) in enumerate(zip(value, fields, strict=True)))
     done: dict[int, Value] = {}
     stack: list[tuple[AnyValue, bool]] = [(value, False)]

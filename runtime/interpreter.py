@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from passat.ir.attrs import Attrs
+from passat.ir.counting import counted
 from passat.ir.evaluate import EvaluateError, evaluate_call
 from passat.ir.expr import (
     Call,
@@ -299,7 +300,9 @@ class Interpreter:
         callee = self._value(frame, call.op)
         if isinstance(callee, Constructor):
             if len(callee.inputs) != len(call.args):
-                raise ExecutorError(f"{_where(call)}{callee.name_hint} has {len(callee.inputs)} fields, but got {len(call.args)}")
+                raise ExecutorError(
+                    f"{_where(call)}{callee.name_hint} has {counted(len(callee.inputs), 'field')}, but got {len(call.args)}"
+                )
             frame.keep(call, ConstructorValue(callee.tag, [self._value(frame, arg) for arg in call.args], callee))
             frame.release(_operands(call))
             stack += [(frame, call, _DELIVER)] if tail else []
@@ -315,7 +318,9 @@ class Interpreter:
             raise ExecutorError(f"{_where(call)}calls are nested more than {CALL_DEPTH} deep; check that the recursion ends")
         params = callee.function.params
         if len(params) != len(call.args):
-            raise ExecutorError(f"{_where(call)}a function with {len(params)} parameters is called with {len(call.args)} arguments")
+            raise ExecutorError(
+                f"{_where(call)}a function with {counted(len(params), 'parameter')} is called with {counted(len(call.args), 'argument')}"
+            )
         inner = self._frame(callee, frame.target, frame.depth) if tail else self._frame(callee, (frame, call), frame.depth + 1)
         inner.variables.update(zip(params, (self._value(frame, arg) for arg in call.args), strict=True))
         frame.release(_operands(call))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any as AnyValue
 from typing import Final
 
+from passat.ir.counting import counted
 from passat.ir.similar_names import did_you_mean
 from passat.ir.walks import reachable
 from passat.runtime.devices import Device
@@ -114,7 +115,7 @@ class Module:
         return self is other
 
     def __repr__(self) -> str:
-        return f"Module({self.type_key}, {len(self.functions)} functions)"
+        return f"Module({self.type_key}, {counted(len(self.functions), 'function')})"
 
 
 def check_counts(number: int, repeat: int) -> None:

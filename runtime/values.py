@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from passat.ir.counting import counted
 from passat.ir.dim_text import given_shape
 from passat.ir.dtypes import FLOATS, INTEGERS, to_numpy
 from passat.ir.expr import Constant, Constructor, const
@@ -313,7 +314,7 @@ def to_data(value: object, type_: Type | None, what: str) -> Data:
     if isinstance(value, (tuple, list, TupleValue)) and not isinstance(type_, TensorType):
         fields = type_.fields if isinstance(type_, TupleType) else (None,) * len(value)
         if len(fields) != len(value):
-            raise TypeError(f"{what} is a tuple of {len(fields)}, but got {len(value)} values")
+            raise TypeError(f"{what} is a tuple of {len(fields)}, but got {counted(len(value), 'value')}")
         stack.extend(to_data(field, wanted, f"field {i} of {what}") for i, (field, wanted) in enumerate(zip(value, fields, strict=True)))
         return tuple(stack)
     tensor = _tensor(value, type_, what)

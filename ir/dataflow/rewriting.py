@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Final
 
+from passat.ir.counting import counted
 from passat.ir.dataflow.groups import PARTITIONED, Group, groups
 from passat.ir.dataflow.pattern import DFPattern
 from passat.ir.equality import structural_equal
@@ -68,8 +69,8 @@ def rewrite(callbacks: DFPatternCallback | Iterable[DFPatternCallback], expr: Ex
             if len(found) > most.setdefault(id(callback), 10_000 + _GROWTH * len(found)):
                 name = type(callback).__name__
                 raise RuntimeError(
-                    f"rewriting does not end: {name} has {len(found)} matches after {number} rounds, since its callback makes what its "
-                    f"pattern matches; with rewrite_once=True it runs once"
+                    f"rewriting does not end: {name} has {counted(len(found), 'match')} after {counted(number, 'round')}, "
+                    "since its callback makes what its pattern matches; with rewrite_once=True it runs once"
                 )
             expr = _round(callback, found, expr)
             if callback.rewrite_once and not _same(last, expr):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any as AnyValue
 from typing import Final
 
+from passat.ir.counting import counted
 from passat.ir.expr import Call, Expr, Var
 from passat.ir.op import Op, find_op, get_op, register_op_attr
 from passat.ir.passat_error import PassatError
@@ -57,7 +58,9 @@ def operand_gradients(call: Call, result: Var, gradient: Expr) -> Sequence[Expr 
         return [None] * len(call.args)  # nothing depends on the operands; reshapes to -1 and groups of no channels would be errors
     given = function(call, gradient)
     if len(given) != len(call.args):
-        raise GradientError(f"the gradient of {op.name} returns {len(given)} expressions, but the call has {len(call.args)} operands")
+        raise GradientError(
+            f"the gradient of {op.name} returns {counted(len(given), 'expression')}, but the call has {counted(len(call.args), 'operand')}"
+        )
     # A maximum of no elements, which the gradient of a pooling reads, is an error.
     found = [None if _is_empty(arg.checked_type) else part for part, arg in zip(given, call.args, strict=True)]
     return [None if part is None else rewrite(part, lambda old, new: result if old is call else new) for part in found]

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from passat.ir.counting import counted
 from passat.ir.dtypes import to_numpy
 from passat.ir.tensor import Tensor
 
@@ -40,7 +41,7 @@ def decode_array(text: str) -> Tensor:
         raise ValueError(f"it is not an array of TVM: {error}") from None
     tensor, size = decode_array_bytes(data)
     if size != len(data):
-        raise ValueError(f"its array has {size} bytes, but there are {len(data)}")
+        raise ValueError(f"its array has {counted(size, 'byte')}, but there are {len(data)}")
     return tensor
 
 
@@ -62,13 +63,13 @@ def decode_array_bytes(data: bytes | memoryview) -> tuple[Tensor, int]:
             raise ValueError("it is not an array of TVM")
         dtype = _ELEMENTS.get((code, bits))
         if dtype is None:
-            raise ValueError(f"its element type, code {code} with {bits} bits, is unknown")
+            raise ValueError(f"its element type, code {code} with {counted(bits, 'bit')}, is unknown")
         *shape, size = struct.unpack_from(f"<{rank + 1}q", data, _HEAD.size)
     except struct.error as error:
         raise ValueError(f"it is not an array of TVM: {error}") from None
     begin = _HEAD.size + 8 * (rank + 1)
     stored = to_numpy(dtype)
     if min(shape, default=0) < 0 or not 0 <= size <= len(data) - begin or size != math.prod(shape) * stored.itemsize:
-        raise ValueError(f"its sizes {shape} do not fit its {len(data) - begin} bytes")
+        raise ValueError(f"its sizes {shape} do not fit its {counted(len(data) - begin, 'byte')}")
     rest = bytes(data[begin : begin + size])
     return Tensor.dense(np.frombuffer(rest, stored).reshape(shape)), begin + size

@@ -9,6 +9,7 @@ from typing import Any as AnyValue
 from typing import Final, cast
 
 from passat.ir.attrs import Attrs
+from passat.ir.counting import counted
 from passat.ir.dim_text import parse_dim
 from passat.ir.graph_json.arrays import decode_array
 from passat.ir.graph_json.nodes import IGNORED, MAKERS, JSONError, bare, make
@@ -90,7 +91,9 @@ class _Loader:
         except (TypeError, ValueError):
             index = -1
         if not 0 <= index < len(self._nodes):
-            raise JSONError(f"{where} refers to the node {str(found)[:30]!r}, which does not exist; there are {len(self._nodes)} nodes")
+            raise JSONError(
+                f"{where} refers to the node {str(found)[:30]!r}, which does not exist among {counted(len(self._nodes), 'node')}"
+            )
         return index
 
     def _node(self, at: int) -> tuple[str, dict[str, str]]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from onnx import TensorProto
 
+from passat.ir.counting import counted
 from passat.ir.onnx.errors import OnnxError
 
 
@@ -63,9 +64,9 @@ def locate(proto: TensorProto, folder: str | None, nbytes: int) -> External:
     except ValueError:
         raise OnnxError(f"{where}, with an offset or length that is not a number") from None
     if offset < 0 or length < 0 or offset + length > state:
-        raise OnnxError(f"{where} at bytes {offset} to {offset + length}, but the file has {state} bytes")
+        raise OnnxError(f"{where} at bytes {offset} to {offset + length}, but the file has {counted(state, 'byte')}")
     if length != nbytes:
-        raise OnnxError(f"{where} with {length} bytes, but its type and shape require {nbytes}")
+        raise OnnxError(f"{where} with {counted(length, 'byte')}, but its type and shape require {nbytes}")
     return External(proto, os.path.abspath(path), offset, length)
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from onnx import GraphProto, NodeProto, ValueInfoProto, defs
 
+from passat.ir.counting import counted
 from passat.ir.expr import Call, Constant, Expr, Function, Span, Tuple, TupleGetItem, Var
 from passat.ir.onnx.declared import contradicts
 from passat.ir.onnx.emitter import NodeEmitter, unusual_dtypes
@@ -203,7 +204,7 @@ class GraphWriter:
             raise OpsetError(f"{wanted[0]}: {wrong} in ONNX opset {self.model.frame.version}")
         results = [found] if isinstance(found, str) else list(found)
         if len(results) != len(wanted):
-            raise OnnxError(f"the operator {op.name} has {len(wanted)} results, but its ONNX form has {len(results)}")
+            raise OnnxError(f"the operator {op.name} has {counted(len(wanted), 'result')}, but its ONNX form has {len(results)}")
         nodes, names = self.emitter.finish(results, wanted, node_name, self.model.names, self.model.node_names, self.model.versions)
         for node in nodes:
             if node.domain:

@@ -11,6 +11,7 @@ import onnx
 from onnx import AttributeProto, FunctionProto, NodeProto, TensorProto, TypeProto
 from onnx.shape_inference import InferenceError, infer_function_output_types, infer_node_outputs
 
+from passat.ir.counting import counted
 from passat.ir.infer import join
 from passat.ir.onnx.attributes import is_absurd, schema_of, write_attributes
 from passat.ir.onnx.contrib_types import contrib_types, has_rule
@@ -108,7 +109,7 @@ def node_types(
         return [UNKNOWN] * present
     count = len(types) - sum(attrs.get("captured", ()))
     if not schema.min_input <= count <= schema.max_input:
-        raise OpTypeError(f"has {count} inputs, but must have at least {schema.min_input} and at most {schema.max_input}")
+        raise OpTypeError(f"has {counted(count, 'input')}, but must have at least {schema.min_input} and at most {schema.max_input}")
     if any(map(_vague, types)) or any(starmap(is_absurd, attrs.items())):
         return [UNKNOWN] * present
     absent = [isinstance(type_, TupleType) for type_ in types[:count]]
@@ -116,7 +117,7 @@ def node_types(
         absent = [gone or (0 < i < 3 and _is_empty(types[i])) for i, gone in enumerate(absent)]
     node = node_proto(op, absent, attrs)
     if op.op_type == "Split" and attrs.get("num_outputs", len(node.output)) != len(node.output):  # crashes ONNX's inference
-        raise OpTypeError(f"has {len(node.output)} outputs, but its attribute num_outputs is {attrs['num_outputs']}")
+        raise OpTypeError(f"has {counted(len(node.output), 'output')}, but its attribute num_outputs is {attrs['num_outputs']}")
     if op.op_type == "STFT" and "onesided" not in attrs:
         node.attribute.add(name="onesided", type=AttributeProto.INT, i=1)  # the default, which ONNX's inference treats as 0
     given = {f"i{i}" if i < count else outer_name(i - count): _proto(type_) for i, type_ in enumerate(types) if i >= count or not absent[i]}
@@ -265,7 +266,9 @@ def region_types(op_type: str, types: Sequence[Type], attrs: Mapping[str, AnyVal
     results = [result_types(type_) for type_ in types[count : count + len(attrs["bodies"])]]
     if op_type == "If":
         if any(len(branch) < len(mask) for branch in results):
-            raise OpTypeError(f"has {len(mask)} outputs, but its branches have {' and '.join(str(len(branch)) for branch in results)}")
+            raise OpTypeError(
+                f"has {counted(len(mask), 'output')}, but its branches have {' and '.join(str(len(branch)) for branch in results)}"
+            )
         found = [_joined(*(branch[i] for branch in results)) for i in range(len(mask))]
     elif op_type == "Loop":
         found = _loop(operands, results[0])

@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
+from passat.ir.counting import counted
 from passat.ir.dtypes import to_numpy
 from passat.ir.onnx.attributes import absurd_attribute, schema_of
 from passat.ir.onnx.errors import raise_interrupt
@@ -71,7 +72,7 @@ def evaluate_nodes(
     since = [each for node in nodes for each in _check(node, opsets)]
     total = sum(constant.nbytes for constant in constants.values())
     if total > MAX_BYTES:
-        raise ValueError(f"constants of {total} bytes are too large to be evaluated")
+        raise ValueError(f"constants of {counted(total, 'byte')} are too large to be evaluated")
     model = _model(opsets)
     graph = model.graph
     graph.name = "constants"

@@ -8,6 +8,7 @@ import numpy as np
 import onnx.numpy_helper
 from onnx import SparseTensorProto, TensorProto
 
+from passat.ir.counting import counted
 from passat.ir.dtypes import itemsize, to_numpy
 from passat.ir.onnx.errors import OnnxError
 from passat.ir.onnx.external import External, locate
@@ -63,7 +64,9 @@ def read_tensor(proto: TensorProto, folder: str | None) -> Tensor:
 def _require(proto: TensorProto, dtype: str, shape: tuple[int, ...], held: float) -> None:
     """Raises OnnxError if the elements that a proto holds are not as many as its shape says."""
     if held != math.prod(shape):
-        raise OnnxError(f"the tensor {proto.name!r}, declared as {dtype}{list(shape)}, cannot be read: it holds {held:g} elements")
+        raise OnnxError(
+            f"the tensor {proto.name!r}, declared as {dtype}{list(shape)}, cannot be read: it holds {counted(f'{held:g}', 'element')}"
+        )
 
 
 def _is_stored(proto: TensorProto, dtype: str) -> bool:
@@ -128,11 +131,11 @@ def _decode_sparse(name: str, values: Tensor, indices: Tensor, shape: tuple[int,
             places = np.ravel_multi_index(tuple(places.T), shape)
         found = values.numpy()
         if places.ndim != 1 or found.shape != places.shape:
-            raise OnnxError(f"{what}: it has {found.size} values, but indices of shape {list(indices.shape)}")
+            raise OnnxError(f"{what}: it has {counted(found.size, 'value')}, but indices of shape {list(indices.shape)}")
         count = math.prod(shape)
         outside = places[(places < 0) | (places >= count)]
         if outside.size:
-            raise OnnxError(f"{what}: the index {outside[0]} is out of range for {count} elements")
+            raise OnnxError(f"{what}: the index {outside[0]} is out of range for {counted(count, 'element')}")
         dense = np.zeros(count, to_numpy(values.dtype))
         dense[places] = found
         return dense.reshape(shape)
@@ -149,7 +152,7 @@ def _shape(name: str, proto: TensorProto | SparseTensorProto) -> tuple[int, ...]
     if any(dim < 0 for dim in shape):
         raise OnnxError(f"the tensor {name!r} has a negative dimension: {list(shape)}")
     if len(shape) > _MOST_DIMENSIONS:
-        raise OnnxError(f"the tensor {name!r} has {len(shape)} dimensions; Passat reads constants of up to {_MOST_DIMENSIONS}")
+        raise OnnxError(f"the tensor {name!r} has {counted(len(shape), 'dimension')}; Passat reads constants of up to {_MOST_DIMENSIONS}")
     return shape
 
 

@@ -12,6 +12,7 @@ from typing import Any as AnyValue
 
 import numpy as np
 
+from passat.ir.counting import counted
 from passat.ir.expr import Call, Expr
 from passat.ir.onnx_mapping import Emitter, need_opset, to_onnx
 from passat.ir.op import OpTypeError, define_op
@@ -75,7 +76,7 @@ def joined_shape(shape: Shape, layout: str) -> Shape:
     """The shape of a tensor of this layout after its blocks are joined. Raises OpTypeError if the sizes are not those of the layout."""
     parts = parts_of(layout)
     if len(shape) != len(parts):
-        raise OpTypeError(f"the layout {layout} has {len(parts)} axes, but the tensor has {len(shape)}")
+        raise OpTypeError(f"the layout {layout} has {counted(len(parts), 'axis')}, but the tensor has {len(shape)}")
     for size, (name, block) in zip(shape, parts, strict=True):
         if block and not may_equal(size, block):
             raise OpTypeError(f"the layout {layout} has blocks of {block}, but the tensor has {size!r} along {name[0]}")
@@ -94,7 +95,7 @@ def split_shape(shape: Shape, layout: str) -> Shape:
         size, block = sizes[letter], prod(blocks_of(layout, letter))
         if type(size) is int and size % block:
             raise OpTypeError(
-                f"{size} elements along {letter} are not divisible into blocks of {block}, which the layout {layout} requires"
+                f"{counted(size, 'element')} along {letter} cannot be divided into blocks of {block}, which the layout {layout} requires"
             )
         return size if block == 1 else divide(size, block)
 

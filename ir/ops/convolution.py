@@ -7,6 +7,7 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.cost import Cost, nbytes
+from passat.ir.counting import counted
 from passat.ir.dtypes import to_numpy
 from passat.ir.expr import Call, Expr
 from passat.ir.onnx_mapping import Emitter, OnnxNode, OnnxVersionError, from_onnx, need_opset, to_onnx
@@ -39,7 +40,7 @@ def _operands(data: TensorType, weight: TensorType, rank: int, layouts: tuple[st
     """Returns the shape of data (N, C, spatial ...), the shape of weight without its window (`first`: OI or IO), and the window."""
     for name, operand in (("data", data), ("weight", weight)):
         if operand.ndim != rank + 2:
-            raise OpTypeError(f"{name} must have {rank + 2} dimensions, but has {operand.ndim}")
+            raise OpTypeError(f"{name} must have {counted(rank + 2, 'dimension')}, but has {operand.ndim}")
     shape = arranged_shape(data.shape, layouts[0], "NC" + SPATIAL[rank])
     kernel = arranged_shape(weight.shape, layouts[1], first + SPATIAL[rank])
     return shape, kernel[:2], kernel[2:]
@@ -65,7 +66,7 @@ def _channels(found: Dim, wanted: int | None) -> Dim:
 
 def _check_groups(what: str, channels: Dim, groups: int) -> None:
     if type(channels) is int and channels % groups:
-        raise OpTypeError(f"{channels} {what} channels are not divisible into {groups} groups")
+        raise OpTypeError(f"{counted(channels, f'{what} channel')} cannot be divided into {counted(groups, 'group')}")
 
 
 def _as_operand(shape: Sequence[Dim], dtype: str, layout: str, rank: int) -> TensorType:
@@ -138,7 +139,7 @@ def _declare_convolution(rank: int) -> Op:
             raise OpTypeError(f"groups={groups} must be at least 1")
         if not may_equal(shape[1], inputs * groups):
             shared = f" in each of {groups} groups, {inputs * groups!r} in total" if groups > 1 else ""
-            raise OpTypeError(f"weight has {inputs!r} input channels{shared}, but data has {shape[1]!r}")
+            raise OpTypeError(f"weight has {counted(inputs, 'input channel')}{shared}, but data has {shape[1]!r}")
         _check_groups("output", outputs, groups)
         begins, ends = begins_ends(padding, rank)
         steps, gaps = per_axis(strides, rank, "strides"), per_axis(dilation, rank, "dilation")
@@ -231,7 +232,7 @@ def _declare_transposed(rank: int) -> Op:
         if groups < 1:
             raise OpTypeError(f"groups={groups} must be at least 1")
         if not may_equal(shape[1], inputs):
-            raise OpTypeError(f"weight has {inputs!r} input channels, but data has {shape[1]!r}")
+            raise OpTypeError(f"weight has {counted(inputs, 'input channel')}, but data has {shape[1]!r}")
         _check_groups("input", inputs, groups)
         begins, ends = begins_ends(padding, rank)
         steps, gaps = per_axis(strides, rank, "strides"), per_axis(dilation, rank, "dilation")

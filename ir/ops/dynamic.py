@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from passat.ir.cost import reduction, view
+from passat.ir.counting import counted
 from passat.ir.expr import Call, Constant
 from passat.ir.onnx_mapping import Emitter, need_opset, to_onnx
 from passat.ir.op import Known, OpTypeError, define_op
@@ -150,7 +151,7 @@ def dyn_strided_slice(data: TensorType, begin: Known, end: Known, strides: Known
         return data.with_shape((ANY,) * rank)
     for first, last, stride, axis in zip(*known, strict=True):
         if not isinstance(axis, int) or not -rank <= axis < rank:
-            raise OpTypeError(f"axis {axis} is out of range for {rank} dimensions")
+            raise OpTypeError(f"axis {axis} is out of range for {counted(rank, 'dimension')}")
         if axis % rank in seen:
             raise OpTypeError(f"axes={tuple(places)} names an axis twice")
         if stride == 0:
@@ -182,7 +183,7 @@ def dyn_tile(data: TensorType, reps: Known) -> TensorType:
     """`data` repeated along each axis by the counts in the vector `reps`. ONNX Tile (6, 13)."""
     dims = _sizes(reps, "reps") or [ANY] * tensor_type(data, "data").ndim
     if len(dims) != data.ndim:
-        raise OpTypeError(f"reps has {len(dims)} entries, but data has {data.ndim} dimensions")
+        raise OpTypeError(f"reps has {counted(len(dims), 'entry')}, but data has {counted(data.ndim, 'dimension')}")
     return data.with_shape(tiled(data.shape, dims))
 
 
@@ -207,7 +208,7 @@ def dyn_pad(data: TensorType, pad_width: Known, pad_value: TensorType, *, pad_mo
         raise OpTypeError(f"pad_value must be a single {data.dtype}, but is {pad_value!r}")
     dims = vector(pad_width, "pad_width") or [ANY] * (2 * rank)
     if len(dims) != 2 * rank:
-        raise OpTypeError(f"pad_width has {len(dims)} entries for {rank} dimensions")
+        raise OpTypeError(f"pad_width has {counted(len(dims), 'entry')} for {counted(rank, 'dimension')}")
     return data.with_shape(padded(data.shape, zip_pads(dims), pad_mode))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.cost import Cost, nbytes
+from passat.ir.counting import counted
 from passat.ir.expr import Call, Expr, Tuple
 from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, need_opset, to_onnx
 from passat.ir.op import OpTypeError, define_op
@@ -30,7 +31,7 @@ def labels_of(equation: str, ranks: tuple[int, ...]) -> tuple[tuple[Labels, ...]
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(ranks):
-        raise OpTypeError(f"the equation has {len(terms)} operands, but got {len(ranks)}")
+        raise OpTypeError(f"the equation has {counted(len(terms), 'operand')}, but got {len(ranks)}")
     dots = {rank - len(term) + 3 for term, rank in zip(terms, ranks, strict=True) if "..." in term}
     if len(dots) > 1 or any(count < 0 for count in dots):
         raise OpTypeError("the ellipsis represents different numbers of dimensions in different operands")
@@ -38,7 +39,7 @@ def labels_of(equation: str, ranks: tuple[int, ...]) -> tuple[tuple[Labels, ...]
     operands = tuple(_labels(term, skipped) for term in terms)
     for term, labels, rank in zip(terms, operands, ranks, strict=True):
         if len(labels) != rank:
-            raise OpTypeError(f"the term {term!r} has {len(labels)} dimensions, but its operand has {rank}")
+            raise OpTypeError(f"the term {term!r} has {counted(len(labels), 'dimension')}, but its operand has {rank}")
     every = [label for labels in operands for label in labels]
     if arrow:
         result = _labels(right, skipped)

@@ -6,6 +6,7 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.cost import Cost, elements, nbytes
+from passat.ir.counting import counted
 from passat.ir.expr import Call, Constant, Expr
 from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, need_opset, to_onnx
 from passat.ir.op import OpTypeError, define_op, get_op
@@ -143,7 +144,10 @@ def gather_nd(data: TensorType, indices: TensorType, *, batch_dims: int = 0) -> 
     if not isinstance(length, int):
         raise OpTypeError(f"the last dimension of indices must be static, but indices are {indices!r}")
     if not 0 <= batch_dims < indices.ndim or not 1 <= length <= tensor_type(data, "data").ndim - batch_dims:
-        raise OpTypeError(f"indices need {length} axes after {batch_dims} batch dimensions, but data has {data.ndim} dimensions")
+        raise OpTypeError(
+            f"indices need {counted(length, 'axis')} after {counted(batch_dims, 'batch dimension')}, but data "
+            f"has {counted(data.ndim, 'dimension')}"
+        )
     for i, (a, b) in enumerate(zip(data.shape[:batch_dims], indices.shape, strict=False)):
         if not may_equal(a, b):
             raise OpTypeError(f"batch dimension {i} has size {a} in data but {b} in indices")

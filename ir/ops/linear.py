@@ -7,6 +7,7 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.cost import Cost, elements, nbytes
+from passat.ir.counting import counted
 from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.expr import Call, Constant, Expr
 from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, to_onnx
@@ -20,7 +21,7 @@ from passat.ir.types import TensorType, Type, tensor_type
 
 def _check_inner(left: Dim, right: Dim) -> None:
     if not may_equal(left, right):
-        raise OpTypeError(f"rows of the left operand have {left!r} elements, but columns of the right operand have {right!r}")
+        raise OpTypeError(f"rows of the left operand have {counted(left, 'element')}, but columns of the right operand have {right!r}")
 
 
 def _product_shape(a: Shape, b: Shape) -> Shape:
@@ -90,7 +91,7 @@ def dense(data: TensorType, weight: TensorType, *, out_dtype: str = "") -> Tenso
     if len(data.shape) < 2 or len(weight.shape) != 2:
         raise OpTypeError(f"data must have two dimensions or more and weight exactly two, but they have {data.ndim} and {weight.ndim}")
     if not may_equal(data.shape[-1], weight.shape[1]):
-        raise OpTypeError(f"rows of data have {data.shape[-1]!r} elements, but rows of weight have {weight.shape[1]!r}")
+        raise OpTypeError(f"rows of data have {counted(data.shape[-1], 'element')}, but rows of weight have {weight.shape[1]!r}")
     return TensorType((*data.shape[:-1], weight.shape[0]), dtype)
 
 
@@ -128,7 +129,7 @@ def bias_add(data: TensorType, bias: TensorType, *, axis: int = 1) -> TensorType
     if size == length or (type(size) is int and type(length) is not int):
         return data
     if not may_equal(size, length):
-        raise OpTypeError(f"bias has {length!r} elements, but axis {axis} of data has {size!r}")
+        raise OpTypeError(f"bias has {counted(length, 'element')}, but axis {axis} of data has {size!r}")
     return data.with_shape((*data.shape[:place], length, *data.shape[place + 1 :])) if type(length) is int else data
 
 

@@ -7,6 +7,7 @@ tensor; ONNX itself rejects -1 next to a size of 0.
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any as AnyValue
 
+from passat.ir.counting import counted
 from passat.ir.op import OpTypeError
 from passat.ir.shape import ANY, Any, Dim, Shape, SymDim, divide, is_static, product, same_dim
 from passat.ir.types import TensorType
@@ -46,7 +47,7 @@ def reshaped(shape: Shape, newshape: Sequence[Dim], allowzero: bool = False) -> 
     if len(unknown) == 1:
         result[unknown[0]] = _left(rest, own, result, explicit)
     elif not unknown and is_static(shape) and is_static(tuple(result)) and product(shape) != product(result):
-        raise OpTypeError(f"{shape} has {product(shape)} elements, but {tuple(result)} has {product(result)}")
+        raise OpTypeError(f"{shape} has {counted(product(shape), 'element')}, but {tuple(result)} has {product(result)}")
     return tuple(result)
 
 
@@ -110,7 +111,7 @@ def _left(rest: list[Dim], own: list[Dim], result: Sequence[Dim], explicit: bool
     dividend, divisor = product(rest), product(divisors)
     if isinstance(dividend, int) and isinstance(divisor, int) and dividend % divisor:
         if is_static(tuple(dim for dim in result if dim is not ANY)):
-            raise OpTypeError(f"{dividend} elements are not divisible by {divisor}")
+            raise OpTypeError(f"{counted(dividend, 'element')} cannot be divided by {divisor}")
         return ANY
     return divide(dividend, divisor)
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.cost import Cost, elements, nbytes
+from passat.ir.counting import counted
 from passat.ir.dtypes import FLOATS
 from passat.ir.expr import Call, Expr, Tuple
 from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, to_onnx
@@ -42,7 +43,7 @@ def _check_per_channel(data: TensorType, axis: int, **operands: TensorType) -> N
         if len(operand.shape) != 1:
             raise OpTypeError(f"{name} must have one dimension, but has {operand.ndim}")
         if not may_equal(operand.shape[0], channels):
-            raise OpTypeError(f"{name} has {operand.shape[0]!r} elements, but axis {axis} of data has {channels!r}")
+            raise OpTypeError(f"{name} has {counted(operand.shape[0], 'element')}, but axis {axis} of data has {channels!r}")
 
 
 def _check_layer(data: TensorType, axis: int, **operands: Optional) -> None:
@@ -204,7 +205,7 @@ def group_norm(
     if data.ndim < 3 or data.axis(axis) == 0:
         raise OpTypeError(f"data must have at least three dimensions and axis={axis} must not be the first, but data has {data.ndim}")
     if num_groups < 1 or (isinstance(channels, int) and channels % num_groups):
-        raise OpTypeError(f"{channels!r} channels are not divisible into {num_groups} groups")
+        raise OpTypeError(f"{counted(channels, 'channel')} cannot be divided into {counted(num_groups, 'group')}")
     return data
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from passat.ir.counting import counted
 from passat.ir.dtypes import FLOATS, INTEGERS, to_numpy
 from passat.ir.expr import Call, Constant, Expr
 from passat.ir.onnx_mapping import Emitter, OnnxNode, OnnxVersionError, from_onnx, need_opset, to_onnx
@@ -34,7 +35,7 @@ def padded(shape: Shape, pad_width: Sequence[tuple[Dim, Dim]], pad_mode: str) ->
     if pad_mode not in MODES:
         raise OpTypeError(f"pad_mode must be one of {', '.join(MODES)}, not {pad_mode!r}")
     if len(pad_width) != len(shape):
-        raise OpTypeError(f"pad_width has {len(pad_width)} pairs for {len(shape)} dimensions")
+        raise OpTypeError(f"pad_width has {counted(len(pad_width), 'pair')} for {counted(len(shape), 'dimension')}")
     for size, pair in zip(shape, pad_width, strict=True):
         if isinstance(size, int) and sum(min(width, 0) for width in pair if isinstance(width, int)) + size < 0:
             raise OpTypeError(f"pad_width {tuple(pair)} crops more than a size of {size}")

@@ -13,6 +13,7 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.cost import Cost, elements, nbytes
+from passat.ir.counting import counted
 from passat.ir.dtypes import FLOATS, INTEGERS
 from passat.ir.expr import Call, Expr
 from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, need_opset, to_onnx
@@ -98,7 +99,7 @@ def spatial_shape(data: TensorType, rank: int, layout: str, dtypes: frozenset[st
     if data.dtype not in dtypes:
         raise OpTypeError(f"elements of type {data.dtype} cannot be pooled")
     if data.ndim != rank + 2:
-        raise OpTypeError(f"data must have {rank + 2} dimensions, but has {data.ndim}")
+        raise OpTypeError(f"data must have {counted(rank + 2, 'dimension')}, but has {data.ndim}")
     return arranged_shape(data.shape, layout, "NC" + SPATIAL[rank])
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.cost import Cost
+from passat.ir.counting import counted
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from passat.ir.op import CostFunction, Op, OpTypeError, Relation, define_op
 from passat.ir.ops.fixed_point import COMPUTE_DTYPES, ROUNDINGS, away_from_zero, rescaled, saturated
@@ -42,7 +43,7 @@ def check_scales(data: TensorType, scale: TensorType, zero_point: TensorType, ax
             raise OpTypeError(f"{name} must be a scalar{'' if axis is None else ' or a vector'}, but has shape {found.shape}")
         length = data.shape[data.axis(axis)] if data.ndim else 1
         if not may_equal(found.shape[0], length):
-            raise OpTypeError(f"{name} has {found.shape[0]!r} elements, but axis {axis} of the data has {length!r}")
+            raise OpTypeError(f"{name} has {counted(found.shape[0], 'element')}, but axis {axis} of the data has {length!r}")
 
 
 def along(values: Array, axis: int, rank: int) -> Array:

@@ -8,6 +8,7 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.cost import reduction
+from passat.ir.counting import counted
 from passat.ir.op import Op, OpTypeError, define_op
 from passat.ir.ops.elementwise import broadcast_type
 from passat.ir.ops.erf import erf
@@ -283,7 +284,10 @@ def quantized_concatenate(
     result = tensor_type(concatenate.infer([data], Attrs(axis=axis)))
     one_of("the element type", result.dtype, QUANTIZED)
     if not len(data.fields) == len(input_scales.fields) == len(input_zero_points.fields):
-        counts = f"{len(data.fields)} tensors, {len(input_scales.fields)} scales and {len(input_zero_points.fields)} zero points"
+        counts = (
+            f"{counted(len(data.fields), 'tensor')}, {counted(len(input_scales.fields), 'scale')} and "
+            f"{counted(len(input_zero_points.fields), 'zero point')}"
+        )
         raise OpTypeError(f"each tensor needs a scale and a zero point, but there are {counts}")
     for part, scale, zero_point in zip(data.fields, input_scales.fields, input_zero_points.fields, strict=True):
         check_scales(tensor_type(part), tensor_type(scale), tensor_type(zero_point), None, "input")

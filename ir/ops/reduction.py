@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from passat.ir.cost import reduction
+from passat.ir.counting import counted
 from passat.ir.dtypes import to_numpy
 from passat.ir.expr import Call, Expr
 from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, to_onnx
@@ -34,11 +35,11 @@ def reduced_axes(ndim: int, axis: Axis, exclude: bool) -> tuple[int, ...]:
         return tuple(range(ndim))
     named = (axis,) if isinstance(axis, int) else axis
     if any(not -ndim <= number < ndim for number in named):
-        raise OpTypeError(f"axis={axis} is out of range for {ndim} dimensions")
-    counted = {number % ndim for number in named}
-    if len(counted) != len(named):
+        raise OpTypeError(f"axis={axis} is out of range for {counted(ndim, 'dimension')}")
+    places = {number % ndim for number in named}
+    if len(places) != len(named):
         raise OpTypeError(f"axis={axis} names an axis twice")
-    found = tuple(number for number in range(ndim) if (number in counted) != exclude)
+    found = tuple(number for number in range(ndim) if (number in places) != exclude)
     if not found:
         raise OpTypeError(f"axis={axis} leaves no axis to reduce")
     return found

@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 
 from passat.ir.cost import view
+from passat.ir.counting import counted
 from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.expr import Call, Expr
 from passat.ir.onnx_mapping import Emitter, OnnxNode, OnnxVersionError, from_onnx, to_onnx
@@ -120,7 +121,7 @@ def squeezed_axes(shape: Sequence[Dim], axis: int | Sequence[int] | None) -> lis
 def _from_front(axes: Sequence[int], rank: int) -> list[int]:
     """Returns the axes non-negative and sorted. Raises OpTypeError for axes that are out of range or duplicate."""
     if any(not -rank <= axis < rank for axis in axes):
-        raise OpTypeError(f"axis={tuple(axes)} is out of range for {rank} dimensions")
+        raise OpTypeError(f"axis={tuple(axes)} is out of range for {counted(rank, 'dimension')}")
     found = sorted({axis % rank for axis in axes})
     if len(found) != len(axes):
         raise OpTypeError(f"axis={tuple(axes)} names an axis twice")
@@ -178,7 +179,7 @@ def new_axes(rank: int, axis: int | Sequence[int], num_newaxis: int = 1) -> list
     """
     if isinstance(axis, int):
         if not -rank - 1 <= axis <= rank:
-            raise OpTypeError(f"axis={axis} is out of range for {rank} dimensions")
+            raise OpTypeError(f"axis={axis} is out of range for {counted(rank, 'dimension')}")
         if not 0 <= num_newaxis <= _MOST_AXES:
             raise OpTypeError(f"num_newaxis must be from 0 to {_MOST_AXES}, not {num_newaxis}")
         first = axis if axis >= 0 else axis + rank + 1
@@ -221,7 +222,7 @@ def _write_expand_dims(call: Call, inputs: Sequence[str], emit: Emitter) -> str:
 
 def _flat_axis(rank: int, axis: int) -> int:
     if not -rank <= axis <= rank:
-        raise OpTypeError(f"axis={axis} is out of range for {rank} dimensions")
+        raise OpTypeError(f"axis={axis} is out of range for {counted(rank, 'dimension')}")
     return axis if axis >= 0 else axis + rank
 
 

@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 
 from passat.ir.cost import transcendental
+from passat.ir.counting import counted
 from passat.ir.expr import Call, Expr
 from passat.ir.known import known_value
 from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, need_opset, to_onnx
@@ -135,7 +136,7 @@ def _check(method: str, mode: str, rounding: str, roi: Sequence[float], rank: in
     if rounding and rounding not in _ROUNDINGS:
         raise OpTypeError(f"rounding_method must be one of {', '.join(_ROUNDINGS)}, not {rounding!r}")
     if mode == "tf_crop_and_resize" and len(roi) != 2 * rank:
-        raise OpTypeError(f"roi must have a begin and an end for {rank} dimensions, but is {tuple(roi)}")
+        raise OpTypeError(f"roi must have a begin and an end for {counted(rank, 'dimension')}, but is {tuple(roi)}")
     allowed = _WHOLE if method == "nearest_neighbor" else FLOATING
     if dtype not in allowed:
         raise OpTypeError(f"{method} takes {', '.join(sorted(allowed))}, not {dtype}; cast the data")

@@ -10,6 +10,7 @@ import numpy as np
 from passat.ir.attrs import Attrs
 from passat.ir.bounds import FAR, at_least, ceiling, positive_part, smaller
 from passat.ir.cost import Cost, elements, nbytes
+from passat.ir.counting import counted
 from passat.ir.expr import Call, Constant, Expr
 from passat.ir.onnx_mapping import Emitter, OnnxNode, OnnxVersionError, from_onnx, to_onnx
 from passat.ir.op import ENTRY_LIMIT, OpTypeError, define_op, get_op
@@ -129,7 +130,7 @@ def slice_parts(
     found: dict[int, tuple[int, int, int]] = {}
     for part in zip(places, begin, end, steps, strict=True):
         if not -rank <= part[0] < rank:
-            raise OpTypeError(f"axis {part[0]} is out of range for {rank} dimensions")
+            raise OpTypeError(f"axis {part[0]} is out of range for {counted(rank, 'dimension')}")
         if part[0] % rank in found:
             raise OpTypeError(f"axes={places} names an axis twice")
         if part[3] == 0:

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from passat.ir.counting import counted
 from passat.ir.dtypes import INTEGERS, to_numpy
 from passat.ir.expr import Call
 from passat.ir.onnx_mapping import Emitter, need_opset, to_onnx
@@ -31,11 +32,11 @@ class _Part(NamedTuple):
 def _checked(data: TensorType, block_shape: Sequence[int], name: str, pairs: Pairs) -> TensorType:
     count = len(block_shape)
     if tensor_type(data, "data").ndim <= count:
-        raise OpTypeError(f"data must have a batch and {count} spatial dimensions, but is {data!r}")
+        raise OpTypeError(f"data must have a batch and {counted(count, 'spatial dimension')}, but is {data!r}")
     if any(size < 1 for size in block_shape):
         raise OpTypeError(f"block_shape={tuple(block_shape)} contains a number less than 1")
     if len(pairs) != count or any(number < 0 for pair in pairs for number in pair):
-        raise OpTypeError(f"{name}={pairs} must have {count} pairs of numbers that are not negative")
+        raise OpTypeError(f"{name}={pairs} must have {counted(count, 'pair')} of numbers that are not negative")
     return data
 
 
@@ -71,7 +72,7 @@ def space_to_batch_nd(data: TensorType, *, block_shape: tuple[int, ...], padding
     batch, *sizes = padded(data.shape, _widths(paddings, data.ndim), "constant")
     for size, block in zip(sizes, block_shape, strict=False):
         if isinstance(size, int) and size % block:
-            raise OpTypeError(f"{size} elements with their padding are not divisible into blocks of {block}")
+            raise OpTypeError(f"{counted(size, 'element')} with the padding cannot be divided into blocks of {block}")
     spatial = [divide(size, block) for size, block in zip(sizes, block_shape, strict=False)]
     return data.with_shape((batch * prod(block_shape), *spatial, *sizes[len(block_shape) :]))
 

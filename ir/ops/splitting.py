@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 
 from passat.ir.attrs import Attrs
+from passat.ir.counting import counted
 from passat.ir.expr import Call, Expr
 from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, to_onnx
 from passat.ir.op import KnownValue, OpTypeError, define_op
@@ -50,7 +51,7 @@ def _sizes(size: Dim, indices_or_sections: int | Sequence[int]) -> list[Dim]:
     if isinstance(indices_or_sections, int):
         count = indices_or_sections
         if not 1 <= count <= _MOST_PARTS or (isinstance(size, int) and size % count):
-            raise OpTypeError(f"a size of {size} cannot be split into {count} equal parts")
+            raise OpTypeError(f"a size of {size} cannot be split into {counted(count, 'equal part')}")
         return [divide(size, count)] * count
     places = [0, *indices_or_sections]
     if sorted(places) != places or (isinstance(size, int) and places[-1] > size):

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from passat.ir.counting import counted
 from passat.ir.onnx_mapping import Emitter, OnnxNode
 from passat.ir.op import OpTypeError
 from passat.ir.ops.accumulate import Array
@@ -54,7 +55,7 @@ def per_axis(value: int | Sequence[int], rank: int, what: str, least: int = 1) -
     if len(numbers) == 1:
         numbers *= rank
     if len(numbers) != rank:
-        raise OpTypeError(f"{what}={value} has {len(numbers)} numbers for {rank} spatial dimensions")
+        raise OpTypeError(f"{what}={value} has {len(numbers)} numbers for {counted(rank, 'spatial dimension')}")
     if any(number < least for number in numbers):
         raise OpTypeError(f"{what}={value} contains a number less than {least}")
     return numbers
@@ -82,7 +83,7 @@ def positions(size: Dim, span: Dim, stride: int, padding: int) -> Dim:
     """The number of windows of extent `span` that fit into `size` and `padding` elements. Raises OpTypeError if none fits."""
     room = size + padding - span
     if type(room) is int and room < 0:
-        raise OpTypeError(f"a window of {span!r} elements does not fit into {size!r} elements and {padding} of padding")
+        raise OpTypeError(f"a window of {counted(span, 'element')} does not fit into {counted(size, 'element')} and {padding} of padding")
     return room + 1 if stride == 1 else room // stride + 1
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any as AnyValue
 
+from passat.ir.counting import counted
 from passat.ir.te.schedule import Fuse, Schedule, Split, Stage
 from passat.ir.te.tensor import ComputeOp, ExternOp, Operation, Tensor
 from passat.ir.tir.arithmetic import Add, FloorDiv, FloorMod, Max, Min, Mul, Sub
@@ -154,7 +155,7 @@ def _counted(loop: IterVar, extent: PrimExpr) -> Range:
     """The range of a loop of a number of iterations; arithmetic of constants is folded if its result is a number of their type."""
     if not isinstance(extent, IntImm) and not any(isinstance(part, Var) for part in post_order(extent)):
         raise TirError(
-            f"the loop {loop.var.name} has {extent} iterations, more than {extent.dtype} counts; "
+            f"the loop {loop.var.name} has {counted(extent, 'iteration')}, more than {extent.dtype} counts; "
             "make smaller loops, or sizes of the type int64 by tir.const"
         )
     return Range.from_min_extent(const(0, extent.dtype), extent)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Final
 
+from passat.ir.counting import counted
 from passat.ir.tir.buffer import Buffer, decl_buffer
 from passat.ir.tir.expr import EqualOp, ExprOp, IntImm, PrimExpr, convert
 from passat.ir.tir.functor import post_order
@@ -25,13 +26,13 @@ class Tensor(ExprOp):
     def asobject(self) -> PrimExpr:
         """The element of a tensor without dimensions. Raises TirError for others."""
         if self.shape:
-            raise TirError(f"{self.name} has {self.ndim} dimensions; an index makes an expression of it")
+            raise TirError(f"{self.name} has {counted(self.ndim, 'dimension')}; an index makes an expression of it")
         return self()
 
     def __call__(self, *indices: AnyValue) -> PrimExpr:
         """The element at an index. Raises ValueError for an index of the wrong length."""
         if len(indices) != self.ndim:
-            raise ValueError(f"{self.name} has {self.ndim} dimensions, and the index {len(indices)}")
+            raise ValueError(f"{self.name} has {counted(self.ndim, 'dimension')}, and the index {len(indices)}")
         return ProducerLoad(self, indices)
 
     def __getitem__(self, indices: AnyValue) -> "TensorSlice":
@@ -204,7 +205,7 @@ def compute(
     sizes = _sizes(shape)
     names = _names(fcompute, len(sizes))
     if len(names) != len(sizes):
-        raise ValueError(f"the function of {name} has {len(names)} parameters, and its shape {len(sizes)} dimensions")
+        raise ValueError(f"the function of {name} has {counted(len(names), 'parameter')}, and its shape {counted(len(sizes), 'dimension')}")
     axis = [IterVar((0, size), label, IterVar.DataPar) for label, size in zip(names, sizes, strict=True)]
     body = fcompute(*[iv.var for iv in axis])
     parts = [convert(part) for part in (body if isinstance(body, (list, tuple)) else [body])]

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from passat.ir.counting import counted
 from passat.ir.dim_text import parse_dim
 from passat.ir.dtypes import NAMES
 from passat.ir.shape import ANY, Dim, SymDim
@@ -156,7 +157,7 @@ class TypeReader:
             if wanted is None:
                 yield self.tokens.error_at(at, f"unknown type {name!r}{did_you_mean(name, [*defined, *NAMES, 'Tensor'])}")
             elif wanted != count:
-                yield self.tokens.error_at(at, f"the type {name} takes {wanted} arguments, but got {count}")
+                yield self.tokens.error_at(at, f"the type {name} takes {counted(wanted, 'argument')}, but got {count}")
 
     def read_list(self, closing: str, purpose: str) -> tuple[list[Type], bool]:
         """Reads types up to the closing bracket. Returns them and whether a trailing comma was present. Raises ParseError."""

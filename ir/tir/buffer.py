@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from typing import Any as AnyValue
 
+from passat.ir.counting import counted
 from passat.ir.tir.expr import IntImm, PrimExpr, Var, cast, const, convert
 from passat.ir.tir.node import Node
 from passat.ir.tir.types import DataType, PointerType, PrimType, TirError, canonical
@@ -56,7 +57,7 @@ class Buffer(Node):
         if not self.shape and len(index) == 1:
             return self.elem_offset + index[0]
         if len(index) != len(self.shape):
-            raise TirError(f"the buffer {self.name} has {len(self.shape)} dimensions, and the index {len(index)}")
+            raise TirError(f"the buffer {self.name} has {counted(len(self.shape), 'dimension')}, and the index {len(index)}")
         if not index:
             return self.elem_offset
         if self.strides:
@@ -70,7 +71,7 @@ class Buffer(Node):
         known = [int(extent) for extent in self.shape if isinstance(extent, IntImm)]
         if len(known) == len(self.shape) and offset.type.is_index and not offset.type.holds(math.prod(known)):
             raise TirError(
-                f"the buffer {self.name} has {math.prod(known)} elements, more than {offset.dtype} counts; "
+                f"the buffer {self.name} has {counted(math.prod(known), 'element')}, more than {offset.dtype} counts; "
                 "make its sizes int64, as in tir.const(8, 'int64')"
             )
         return self.elem_offset + offset

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any as AnyValue
 
+from passat.ir.counting import counted
 from passat.ir.tir.buffer import Buffer
 from passat.ir.tir.expr import ExprOp, IntImm, PrimExpr, Var, cast, const, convert
 from passat.ir.tir.ops import likely, maximum
@@ -74,7 +75,9 @@ class BufferVar(ExprOp):
         if len(places) > 1:
             if self._shape is None or len(self._shape) != len(places):
                 known = "unknown" if self._shape is None else str(len(self._shape))
-                raise TirError(f"an index of {len(places)} dimensions needs a buffer of as many; those of {self._var.name} are {known}")
+                raise TirError(
+                    f"an index of {counted(len(places), 'dimension')} needs a buffer of as many; those of {self._var.name} are {known}"
+                )
             flat = 0
             step: AnyValue = 1
             for place, extent in zip(reversed(places), reversed(self._shape), strict=True):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any as AnyValue
 
+from passat.ir.counting import counted
 from passat.ir.tir.expr import Var
 from passat.ir.tir.node import Node
 
@@ -48,7 +49,7 @@ def difference(lhs: AnyValue, rhs: AnyValue, map_free_vars: bool = False) -> str
                 stack.extend(reversed(parts))
         elif isinstance(a, tuple):
             if len(a) != len(b):
-                return f"{len(a)} parts against {len(b)}"
+                return f"{counted(len(a), 'part')} against {len(b)}"
             stack.extend([(x, y, mapping) for x, y in zip(a, b, strict=True)][::-1])
         elif isinstance(a, Mapping):
             if a.keys() != b.keys():

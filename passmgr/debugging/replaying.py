@@ -13,6 +13,7 @@ from typing import Final
 
 from passat.ir.argument_checks import FOLDER
 from passat.ir.bounded_read import decode_json
+from passat.ir.counting import counted
 from passat.ir.dtypes import to_numpy
 from passat.ir.module import IRModule
 from passat.ir.text import ParseError, parse
@@ -267,7 +268,7 @@ def _elements(folder: str, form: Mapping[str, AnyValue]) -> bytes:
     data = _read(folder, name)
     wanted = math.prod(map(int, form["shape"])) * to_numpy(form["dtype"]).itemsize
     if len(data) != wanted:
-        raise ReproducerError(f"{folder}/{name} has {len(data)} bytes, but {form['dtype']}{form['shape']} requires {wanted}")
+        raise ReproducerError(f"{folder}/{name} has {counted(len(data), 'byte')}, but {form['dtype']}{form['shape']} requires {wanted}")
     return data
 
 

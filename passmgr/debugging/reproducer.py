@@ -28,6 +28,7 @@ from typing import Final
 
 import numpy as np
 
+from passat.ir.counting import counted
 from passat.ir.module import IRModule
 from passat.ir.passat_error import PassatError
 from passat.ir.tensor import Tensor
@@ -363,9 +364,9 @@ def _readme(command: str, data: Mapping[str, AnyValue]) -> str:
         names = ", ".join(data["not_registered"])
         lines.append(f"These passes cannot be created from text: {names}. Replay them with passat.passmgr.replay(folder, pipeline).")
     if data["constants"]["left_out"]:
-        lines.append(
-            f"{data['constants']['left_out']} constants were too large to be kept and are replaced by their first element, repeated."
-        )
+        count = data["constants"]["left_out"]
+        were = "was too large to be kept and is replaced by its" if count == 1 else "were too large to be kept and are replaced by their"
+        lines.append(f"{counted(count, 'constant')} {were} first element, repeated.")
     if data["context"]["config_left_out"]:
         lines.append(f"These options have values that cannot be written: {', '.join(data['context']['config_left_out'])}.")
     return "\n".join([*lines, *data["remarks"]]) + "\n"

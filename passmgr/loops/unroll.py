@@ -6,6 +6,7 @@ A walk: it copies statements, and whether it does depends on the loops around an
 from dataclasses import dataclass, replace
 from typing import Final
 
+from passat.ir.counting import counted
 from passat.ir.module import IRModule
 from passat.ir.prim_func import PrimFunc
 from passat.ir.tir.expr import IntImm, const
@@ -130,7 +131,8 @@ def _unrolled(node: For, extent: int) -> Stmt:
     size = max(extent, 0) * len(post_order(node.body))
     if size > MAX_STATEMENTS:
         raise TirError(
-            f"the loop over {node.loop_var.name} cannot be unrolled: its {extent} iterations would have {size} statements and expressions, "
+            f"the loop over {node.loop_var.name} cannot be unrolled: its {counted(extent, 'iteration')} would "
+            f"have {counted(size, 'statement')} and expressions, "
             f"more than {MAX_STATEMENTS}; use a serial loop, or split it"
         )
     bodies = [substitute(node.body, {node.loop_var: node.min + const(step, node.loop_var.dtype)}) for step in range(extent)]

@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
+from passat.ir.counting import counted
 from passat.ir.dtypes import COMPLEX, FLOATS, from_numpy, to_numpy
 from passat.ir.evaluate import EvaluateError, Value, as_constant, evaluate_call
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem, Var
@@ -285,7 +286,7 @@ def difference(
     infinities and NaN as `nonfinite` allows; integers and bools must be equal. `finite` compares only where the expected result is finite.
     """
     if len(found) != len(expected):
-        return f"there are {len(found)} results, not {len(expected)}"
+        return f"it has {counted(len(found), 'result')}, not {len(expected)}"
     for i, (a, b) in enumerate(zip(found, expected, strict=True)):
         which = f" of result {i}" if len(found) > 1 else ""
         if a.shape != b.shape or a.dtype != b.dtype:

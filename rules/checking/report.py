@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 import numpy as np
 
+from passat.ir.counting import counted
 from passat.ir.evaluate import Value
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem, Var
 from passat.ir.op import REQUIRED, Op
@@ -212,7 +213,7 @@ def rule_lines(report: RuleReport) -> list[str]:
 
 
 def _tried(report: RuleReport) -> str:
-    said = [f"{report.drawn} instance{'s' * (report.drawn != 1)} drawn", f"{report.compared} compared"]
+    said = [f"{counted(report.drawn, 'instance')} drawn", f"{report.compared} compared"]
     if report.ill_typed:
         said.append(f"{report.ill_typed} ill-typed")
     said += [f"{number} rejected: {reason}" for reason, number in _most(report.rejected)]
@@ -225,14 +226,14 @@ def _most(counts: dict[str, int]) -> Iterable[tuple[str, int]]:
 
 def summary(reports: Sequence[RuleReport]) -> str:
     """A summary of all rules in one sentence."""
-    rules = f"{len(reports)} rule{'s' * (len(reports) != 1)}"
+    rules = counted(len(reports), "rule")
     compared = sum(report.compared for report in reports)
-    parts = [f"{rules} checked on {compared} instance{'s' * (compared != 1)}"]
+    parts = [f"{rules} checked on {counted(compared, 'instance')}"]
     for verdict in ("sound", "rejected", "unchecked"):
         number = sum(report.verdict == verdict for report in reports)
         if number:
             parts.append(f"{number} {verdict}")
     warnings = sum(not finding.rejects for report in reports for finding in report.findings)
     if warnings:
-        parts.append(f"{warnings} warning{'s' * (warnings != 1)}")
+        parts.append(counted(warnings, "warning"))
     return ", ".join(parts)

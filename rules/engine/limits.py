@@ -11,6 +11,7 @@ from enum import StrEnum
 from types import FrameType
 from typing import Final, NamedTuple
 
+from passat.ir.counting import counted
 from passat.passmgr.inspection.resources import resident_bytes
 
 
@@ -200,7 +201,7 @@ class Shares:
     def end(self, rule: str) -> None:
         """Ends a rule for the rest of the phase."""
         self.over.add(rule)
-        self.ended[rule] = f"ended at its share of {self.share} matches (rules.rule_matches), and the other rules went on"
+        self.ended[rule] = f"ended at its share of {counted(self.share, 'match')} (rules.rule_matches), and the other rules went on"
 
 
 Row = tuple[int, ...]

@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from passat.ir.attrs import Attrs
+from passat.ir.counting import counted
 from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.types import TensorType
 from passat.rules.guards import Reject, Term, computed, guard, is_float
@@ -33,7 +34,7 @@ def usual_layout(attrs: Attrs, weight_axis: int) -> bool | str:
     """Channels are axis 1 of the data, output channels are the given axis of the weight, and the weight is not shared between groups."""
     if not attrs.data_layout.startswith("NC") or attrs.kernel_layout[weight_axis] != "O":
         return f"the layouts are {attrs.data_layout} and {attrs.kernel_layout}"
-    return weight_axis == 0 or attrs.groups == 1 or f"the convolution has {attrs.groups} groups"
+    return weight_axis == 0 or attrs.groups == 1 or f"the convolution has {counted(attrs.groups, 'group')}"
 
 
 @guard
@@ -233,7 +234,7 @@ def channels(w: Term, axis: int) -> tuple[int, ...]:
 @guard
 def one_group_or_number(attrs: Attrs, c: Term) -> bool | str:
     """The convolution has one group, or the constant is a scalar."""
-    return attrs.groups == 1 or c.type.size == 1 or f"the convolution has {attrs.groups} groups"
+    return attrs.groups == 1 or c.type.size == 1 or f"the convolution has {counted(attrs.groups, 'group')}"
 
 
 @guard

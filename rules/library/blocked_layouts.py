@@ -11,6 +11,7 @@ from typing import Any as AnyValue
 from typing import Final
 
 from passat.ir.attrs import Attrs
+from passat.ir.counting import counted
 from passat.ir.ops.blocked_layouts import blocks_of, has_blocks, joined_shape, names_of, parts_of, without_blocks, written
 from passat.ir.ops.movement import permutation
 from passat.ir.ops.reduction import reduced_axes
@@ -281,7 +282,7 @@ def split_blocks(attrs: Attrs, x: Term, s: str, d: str) -> AnyValue:
     block, count = prod(blocks_of(s, letter)), x.type.shape[_places(s, letter)[0]]
     if isinstance(places, int):
         if block > 1 and (type(count) is not int or count % places):
-            raise Reject(f"{count!r} blocks are not divisible into {places} parts")
+            raise Reject(f"{count!r} blocks are not divisible into {counted(places, 'part')}")
         return places
     if any(place % block for place in places):
         raise Reject(f"a split at {places} divides a block of {block}")

@@ -10,6 +10,7 @@ from typing import Any as AnyValue
 from typing import Final
 
 from passat.ir.attrs import Attrs
+from passat.ir.counting import counted
 from passat.ir.dtypes import FLOATS, INTEGERS, to_numpy
 from passat.ir.ops.slicing import compose_slices, is_identity_slice, slice_parts, taken_places
 from passat.ir.shape import Dim, same_dim
@@ -162,7 +163,7 @@ def is_whole_split(x: Term, split: Term, cut: Attrs, axis: int, count: int) -> b
     if cut.axis % rank != axis % rank:
         return f"the split is along axis {cut.axis}, the concatenation along axis {axis}"
     found = len(_field_sizes(split, axis))
-    return found == count or f"the split has {found} parts"
+    return found == count or f"the split has {counted(found, 'part')}"
 
 
 @guard

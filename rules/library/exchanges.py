@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from passat.ir.attrs import Attrs
+from passat.ir.counting import counted
 from passat.ir.dtypes import to_numpy
 from passat.ir.shape import same_dims
 from passat.ir.tensor import Tensor
@@ -65,7 +66,7 @@ _GROUPED: Final = "reassociates sums and products"
 def is_plain(attrs: Attrs) -> bool | str:
     """The convolution has one group, data layout NC..., and kernel layout OI...."""
     plain = attrs.groups == 1 and attrs.data_layout.startswith("NC") and attrs.kernel_layout.startswith("OI")
-    return plain or f"the convolution has {attrs.groups} groups and the layouts {attrs.data_layout} and {attrs.kernel_layout}"
+    return plain or f"the convolution has {counted(attrs.groups, 'group')} and the layouts {attrs.data_layout} and {attrs.kernel_layout}"
 
 
 @guard
@@ -187,7 +188,7 @@ def keeps_places(attrs: Attrs, w: Term) -> bool | str:
         return f"the layouts are {attrs.data_layout} and {attrs.kernel_layout}"
     outputs, inputs, *kernel = w.type.concrete_shape
     if outputs != inputs * attrs.groups or any(size % 2 == 0 for size in kernel):
-        return f"the weight is {w.type!r}, of {attrs.groups} groups"
+        return f"the weight is {w.type!r}, of {counted(attrs.groups, 'group')}"
     if any(step != 1 for step in _each(attrs.strides, len(kernel))):
         return f"the strides are {attrs.strides}"
     margins = [size // 2 * step for size, step in zip(kernel, _each(attrs.dilation, len(kernel)), strict=True)]

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from passat.ir.attrs import Attrs
+from passat.ir.counting import counted
 from passat.ir.evaluate import EvaluateError, Value, gives_splat, tensors_in
 from passat.ir.folding import MOST_SPREAD, is_endless, keeps_bits
 from passat.ir.op import get_op
@@ -80,7 +81,7 @@ def is_small(whole: CallTerm) -> bool | str:
     before = _bytes_of(values)
     if size <= min(before + most, MOST_BYTES) or gives_splat(whole.op, list(tensors_in(values))):
         return True
-    return f"adds {size - before:,.0f} bytes, limit {most:,} (rules.max_growth)"
+    return f"adds {counted(f'{size - before:,.0f}', 'byte')}, limit {most:,} (rules.max_growth)"
 
 
 @guard

@@ -18,6 +18,7 @@ from typing import Final
 import ml_dtypes
 
 from passat.ir.bounds import at_least
+from passat.ir.counting import counted
 from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.ops.emitting import shortest
 from passat.rules.guards import Reject, Term, computed, guard, has_dtype, is_all, is_float, is_not_empty, keeps_type, same_type
@@ -218,7 +219,7 @@ def are_groups(groups: Term, x: Term, whole: Term) -> bool | str:
     count, channels = inner.shape[1], outer.shape[1]
     if not isinstance(count, int) or not isinstance(channels, int) or inner.shape[0] != outer.shape[0]:
         return f"{inner!r} does not split the channels of {outer!r}"
-    return (count > 0 and channels % count == 0) or f"{channels} channels do not divide into {count} groups"
+    return (count > 0 and channels % count == 0) or f"{counted(channels, 'channel')} cannot be divided into {counted(count, 'group')}"
 
 
 @guard

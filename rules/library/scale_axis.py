@@ -17,6 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from passat.ir.attrs import Attrs
+from passat.ir.counting import counted
 from passat.ir.dtypes import to_numpy
 from passat.ir.ops.windows import SPATIAL
 from passat.rules.guards import (
@@ -76,13 +77,13 @@ def per_channel_of(c: Term, whole: Term, attrs: Attrs) -> bool | str:
 def is_unpadded_group(attrs: Attrs) -> bool | str:
     """The convolution has one group and no zero padding, which a shift would not affect."""
     padding = attrs.padding if isinstance(attrs.padding, tuple) else (attrs.padding,)
-    return (attrs.groups == 1 and not any(padding)) or f"the convolution has {attrs.groups} groups, and pads by {attrs.padding}"
+    return (attrs.groups == 1 and not any(padding)) or f"the convolution has {counted(attrs.groups, 'group')}, and pads by {attrs.padding}"
 
 
 @guard
 def is_row_stack(x: Term, most: int) -> bool | str:
     """The rank of the data is at least 2 and at most `most`."""
-    return 2 <= x.type.ndim <= most or f"{x.type!r} does not have 2 to {most} axes"
+    return 2 <= x.type.ndim <= most or f"{x.type!r} does not have 2 to {counted(most, 'axis')}"
 
 
 @guard

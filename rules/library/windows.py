@@ -14,6 +14,7 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.bounds import at_least
+from passat.ir.counting import counted
 from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.ops.windows import SPATIAL, begins_ends, per_axis
 from passat.rules.guards import Term, computed, guard
@@ -140,7 +141,7 @@ def dilates(
 ) -> bool | str:
     """The blocks are those of the axes over which the window moves, by one step, and no more is cropped than was added."""
     if _layout(attrs) != f"N{SPATIAL[rank]}C" or len(b) != rank:
-        return f"{len(b)} axes behind the batch are in blocks, the data is laid out as {_layout(attrs)}"
+        return f"the blocks have {counted(len(b), 'axis')} behind the batch, the data is laid out as {_layout(attrs)}"
     if any(step != 1 for step in per_axis(attrs.strides, rank, "strides")):
         return f"the strides are {attrs.strides}"
     return min(_unfolded(b, k, p, q)) >= 0 or f"crops {k} of a padding of {p}"

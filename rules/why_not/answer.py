@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any as AnyValue
 from typing import Final, NamedTuple
 
+from passat.ir.counting import counted
 from passat.ir.long_words import listed, with_short_words
 from passat.ir.tensor import Tensor
 from passat.rules.engine.bindings import Bindings
@@ -158,7 +159,7 @@ def _lines(answers: Sequence[Answer]) -> list[str]:
         if not others:
             lines.append(first.line)
             continue
-        forms = f"{len(others)} similar form{'s' * (len(others) > 1)}"
+        forms = counted(len(others), "similar form")
         found = tuple(each for i, each in enumerate(first.findings) if i == 0 or each.kind is Kind.UNTYPED)
         lines.append(first._replace(rule=f"{first.rule} and {forms}", findings=found).line)
     return lines
@@ -201,7 +202,8 @@ def near_miss(view: View, alignment: Alignment) -> str:
         else:
             what.append(_failure(view, failure, alignment.root))
     if len(what) > _TOLD:
-        what[_TOLD:] = [f"{len(what) - _TOLD} more parts do not match"]
+        more = len(what) - _TOLD
+        what[_TOLD:] = [f"{counted(more, 'more part')} {'does' if more == 1 else 'do'} not match"]
     return f"{first} {listed(what)}" if is_place else listed([first, *what])
 
 
@@ -339,7 +341,7 @@ def why_apart(grouper: Grouper, view: View, pass_name: str, node: str | None = N
         holes = listed([f"{hole!r} ({view.describe(cls)})" for hole, cls in zip(grouper.rule.left.shared, shared, strict=True)])
         places = [view.place(member) for member in members]
         if len(members) == 1:
-            text = f"only {places[0]} matches with this {holes}: no other call can be merged with it"
+            text = f"only {counted(places[0], 'match')} with this {holes}: no other call can be merged with it"
         else:
             apart = _difference(matches, members) or grouper.why_apart(graph, [(member, matches[member]) for member in members])
             text = f"{listed(places)} share {holes}, but {apart}"

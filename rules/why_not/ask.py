@@ -6,6 +6,7 @@ from functools import lru_cache, partial
 from typing import Any as AnyValue
 from typing import Final
 
+from passat.ir.counting import counted
 from passat.ir.custom_ops import NOT_AS_DECLARED
 from passat.ir.expr import Call, Function
 from passat.ir.long_words import listed
@@ -117,7 +118,9 @@ class Inquiry:
             return Answer(name, _first_sentence(walk), (walk.info.name,), tuple(findings), node)
         if rule is None and self.is_set(name):
             forms = self.rules_of(name)
-            raise WhyNotError(f"{name!r} stands for {len(forms)} rules, such as {forms[0]!r}; why_not_set answers for all of them")
+            raise WhyNotError(
+                f"{name!r} stands for {counted(len(forms), 'rule')}, such as {forms[0]!r}; why_not_set answers for all of them"
+            )
         if rule is None:
             if not_a_form := self._not_a_form(name):
                 raise WhyNotError(not_a_form)

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from passat.ir.counting import counted
 from passat.ir.long_words import listed
 from passat.rules.engine.directions import Stage
 from passat.rules.engine.grouping import Grouper
@@ -225,7 +226,10 @@ class Collector:
         budget = rule.rule.matches or stage.rule_matches or max(self.asked.budget, run.initial)
         stopped = stopped_text(run.saturation)
         if rule.name in run.banned:
-            return f"it exceeded its budget of {budget} matches in an iteration, was banned (back-off), and {stopped} before it ran again"
+            return (
+                f"it exceeded its budget of {counted(budget, 'match')} in an iteration, was banned (back-off), "
+                f"and {stopped} before it ran again"
+            )
         return f"{stopped} before it was processed"
 
     def _overlooked(self, run_trace: RunTrace, rule: Matcher, one: Alignment) -> tuple[Kind, str]:

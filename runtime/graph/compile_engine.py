@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from passat.ir.counting import counted
 from passat.ir.equality import structural_equal
 from passat.ir.expr import Call, Function
 from passat.ir.hashing import structural_hash
@@ -83,7 +84,7 @@ class CachedFunc:
     def run(self, args: Sequence[Tensor]) -> Sequence[Tensor]:
         """Computes the results. Raises GraphError that names the function."""
         if len(args) != len(self.inputs):
-            raise GraphError(f"{self.func_name} takes {len(self.inputs)} tensors, not {len(args)}")
+            raise GraphError(f"{self.func_name} takes {counted(len(self.inputs), 'tensor')}, not {len(args)}")
         try:
             return self.primitive(args)
         except (ValueError, ArithmeticError, MemoryError) as error:
@@ -97,7 +98,10 @@ class CachedFunc:
     def _into(self, *args: NDArray) -> None:
         wanted = len(self.inputs) + len(self.outputs)
         if len(args) != wanted or not all(isinstance(arg, NDArray) for arg in args):
-            raise TypeError(f"{self.func_name} takes {wanted} arrays: {len(self.inputs)} inputs, then {len(self.outputs)} results")
+            raise TypeError(
+                f"{self.func_name} takes {counted(wanted, 'array')}: {counted(len(self.inputs), 'input')}, then "
+                f"{counted(len(self.outputs), 'result')}"
+            )
         for place, (arg, type_) in enumerate(zip(args, self.inputs, strict=False)):
             if not compatible(type_, TensorType(arg.shape, arg.dtype)):
                 raise TypeError(f"the argument {place} of {self.func_name} has the type {type_!r}, not {arg.dtype}{list(arg.shape)}")

@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from passat.ir.counting import counted
 from passat.ir.dtypes import FLOATS
 from passat.ir.similar_names import did_you_mean
 from passat.ir.tensor import Tensor
@@ -127,7 +128,9 @@ class GraphExecutor(Module):
             results = step([self.value(graph.entry(*read)) for read in graph.nodes[number].inputs])
         first = graph.row_ptr[number]
         if len(results) != graph.nodes[number].outputs:
-            raise GraphError(f"the node {graph.nodes[number].name!r} gave {len(results)} results, not {graph.nodes[number].outputs}")
+            raise GraphError(
+                f"the node {graph.nodes[number].name!r} gave {counted(len(results), 'result')}, not {graph.nodes[number].outputs}"
+            )
         for entry, result in enumerate(results, first):
             type_ = graph.types[entry]
             if (result.shape, result.dtype) != (type_.shape, type_.dtype):
@@ -189,7 +192,7 @@ def _roots(graph: Graph) -> Iterator[int]:
 
 def _reshaped(value: Tensor, type_: TensorType, name: str) -> Tensor:
     if value.size != type_.size:
-        raise GraphError(f"the node {name!r} cannot give {value.size} elements the type {type_!r}")
+        raise GraphError(f"the node {name!r} cannot give {counted(value.size, 'element')} the type {type_!r}")
     return Tensor.dense(value.numpy().reshape(type_.concrete_shape))
 
 

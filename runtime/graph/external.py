@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any as AnyValue
 from typing import Final
 
+from passat.ir.counting import counted
 from passat.ir.expr import Function
 from passat.ir.global_functions import get_global_func, register_func
 from passat.ir.tensor import Tensor
@@ -62,7 +63,8 @@ class ExternalPrimitive:
             return call_with_results(self._function, args, self._outputs)
         except Exception as error:
             error.add_note(
-                f"in a function of {PREFIX}{self.implementation}, which gets {len(args)} inputs and {len(self._outputs)} results"
+                f"in a function of {PREFIX}{self.implementation}, which gets {counted(len(args), 'input')} and "
+                f"{counted(len(self._outputs), 'result')}"
             )
             raise
 

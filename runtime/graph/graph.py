@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any as AnyValue
 from typing import Final
 
+from passat.ir.counting import counted
 from passat.ir.dtypes import NAMES
 from passat.ir.types import TensorType
 from passat.runtime.graph.graph_error import GraphError
@@ -104,7 +105,7 @@ class _Reader:
         inputs = tuple(_entry(each, before, f"an input of {where}") for each in _of(list, node.get("inputs"), f"'inputs' of {where}"))
         outputs = _count(attrs.get("num_outputs"), f"'num_outputs' of {where}")
         if _count(attrs.get("num_inputs"), f"'num_inputs' of {where}") != len(inputs):
-            raise GraphError(f"{where} of the graph has {len(inputs)} inputs, but 'num_inputs' is {attrs['num_inputs']}")
+            raise GraphError(f"{where} of the graph has {counted(len(inputs), 'input')}, but 'num_inputs' is {attrs['num_inputs']}")
         if function == NOP and (len(inputs) != 1 or outputs != 1):
             raise GraphError(f"{where} of the graph is a {NOP}, which has one input and one result")
         return GraphNode(name, function, inputs, outputs)
@@ -155,5 +156,5 @@ def _attribute(attrs: Mapping[str, AnyValue], key: str, kind: str, count: int) -
     if not isinstance(found, list) or len(found) != 2 or found[0] != kind or not isinstance(found[1], list):
         raise GraphError(f"{key!r} of the graph must be [{kind!r}, [...]]")
     if len(found[1]) != count:
-        raise GraphError(f"{key!r} of the graph has {len(found[1])} elements, but there are {count} results of nodes")
+        raise GraphError(f"{key!r} of the graph has {counted(len(found[1]), 'element')}, but the nodes have {counted(count, 'result')}")
     return list(found[1])

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy.typing as npt
 
+from passat.ir.counting import counted
 from passat.ir.graph_json.arrays import decode_array_bytes, encode_array_bytes
 from passat.ir.passat_error import PassatError
 from passat.ir.tensor import Tensor
@@ -85,7 +86,7 @@ def load_param_dict(param_bytes: bytes | bytearray | memoryview) -> dict[str, ND
         found[name] = NDArray(tensor)
         at += size
     if at != len(data):
-        raise ParamsError(f"the parameters are followed by {len(data) - at} other bytes")
+        raise ParamsError(f"the parameters are followed by {counted(len(data) - at, 'other byte')}")
     return found
 
 
@@ -99,5 +100,5 @@ def check_bytes(given: "bytes | bytearray | memoryview") -> "bytes | bytearray |
 def _possible(count: int, size: int) -> int:
     """A number of entries. Raises ParamsError for more entries than bytes can hold."""
     if count > math.ceil(size / _COUNT.size):
-        raise ParamsError(f"{count} parameters do not fit into {size} bytes")
+        raise ParamsError(f"{counted(count, 'parameter')} cannot fit into {counted(size, 'byte')}")
     return count

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any as AnyValue
 
+from passat.ir.counting import counted
 from passat.ir.expr import Function
 from passat.ir.graph_json import JSONError, load_json, save_json
 from passat.ir.infer import infer_module
@@ -113,7 +114,7 @@ class VirtualMachine(Module):
         """Sets the arguments of a function, in order or by name, for calls without arguments. Raises GraphError for unknown names."""
         names = self._names(func_name)
         if len(args) > len(names):
-            raise GraphError(f"{func_name} has {len(names)} parameters, but got {len(args)} inputs")
+            raise GraphError(f"{func_name} has {counted(len(names), 'parameter')}, but got {counted(len(args), 'input')}")
         given: dict[str, AnyValue] = dict(zip(names, args, strict=False))
         given.update(kwargs)
         self._inputs[func_name] = {}
@@ -156,7 +157,7 @@ class VirtualMachine(Module):
         self.invoke(func_name, **input_args)
         results = self.get_outputs()
         if len(results) != len(output_args):
-            raise GraphError(f"{func_name} has {len(results)} results, but {len(output_args)} arrays were given")
+            raise GraphError(f"{func_name} has {counted(len(results), 'result')}, but got {counted(len(output_args), 'array')}")
         for out, result in zip(output_args, results, strict=True):
             out.copyfrom(result)
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from passat.ir.counting import counted
 from passat.ir.dtypes import to_numpy
 from passat.ir.passat_error import PassatError
 from passat.ir.tensor import Array
@@ -101,7 +102,7 @@ class Signature:
     def call(self, function: AnyValue, args: Sequence[AnyValue]) -> None:
         """Calls a compiled function. Raises ArgumentError for wrong arguments, and AssertionError if an assertion does not hold."""
         if len(args) != len(self.inputs):
-            raise ArgumentError(f"{self.name} takes {len(self.inputs)} arguments, not {len(args)}")
+            raise ArgumentError(f"{self.name} takes {counted(len(self.inputs), 'argument')}, not {len(args)}")
         given: list[AnyValue] = []
         back: list[tuple[NDArray, Array]] = []
         arrays: list[tuple[Buffer, Array]] = []
@@ -136,7 +137,7 @@ class Signature:
         if array.dtype != to_numpy(buffer.dtype):
             raise ArgumentError(f"{where} has elements of type {buffer.dtype}, not {array.dtype}")
         if array.ndim != len(buffer.shape):
-            raise ArgumentError(f"{where} has {len(buffer.shape)} dimensions, not {array.ndim}")
+            raise ArgumentError(f"{where} has {counted(len(buffer.shape), 'dimension')}, not {array.ndim}")
         if not array.flags.c_contiguous:
             if isinstance(arg, NDArray):  # such as a repeated number, which has no memory for each element
                 return array.copy()

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from passat.ir.bounded_read import decode_json
+from passat.ir.counting import counted
 from passat.ir.graph_json.arrays import decode_array_bytes, encode_array_bytes
 from passat.ir.passat_error import PassatError
 from passat.ir.tensor import Tensor
@@ -87,17 +88,17 @@ def decode(message: bytes, leaf: Callable[[Handle], AnyValue]) -> AnyValue:
     try:
         (size,) = _SIZE.unpack_from(message)
         if size > len(message) - _SIZE.size:
-            raise RemoteError(f"a message ends early: {len(message)} bytes")
+            raise RemoteError(f"a message ends early: {counted(len(message), 'byte')}")
         begin = _SIZE.size + size
         sizes, head = decode_json(message[_SIZE.size : begin])
         pieces: list[bytes] = []
         for size in sizes:
             if type(size) is not int or not 0 <= size <= len(message) - begin:
-                raise RemoteError(f"a message ends early: {len(message)} bytes")
+                raise RemoteError(f"a message ends early: {counted(len(message), 'byte')}")
             pieces.append(message[begin : begin + size])
             begin += size
         if begin != len(message):
-            raise RemoteError(f"a message has {len(message) - begin} bytes too many")
+            raise RemoteError(f"a message has {counted(len(message) - begin, 'byte')} too many")
         return _decoded(head, pieces, leaf)
     except (ValueError, TypeError, KeyError, IndexError, struct.error, RecursionError) as error:
         raise RemoteError(f"a message is damaged: {error}") from None

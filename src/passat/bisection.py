@@ -15,6 +15,7 @@ from passat.apart import error_stream, show_code
 from passat.choose import NothingToTimeError, Times, race
 from passat.feeds import FailingInputsError, GivenInputs, write_inputs
 from passat.ir.argument_checks import FILE, ArgumentError, kind, number
+from passat.ir.counting import counted
 from passat.ir.infer_error import InferError
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, check, save, to_onnx
@@ -163,9 +164,9 @@ class Larger(Check):
         """The sizes, if the model is larger."""
         nodes, size = _size(model)
         if nodes > self._nodes:
-            return f"it has {nodes} nodes where the original has {self._nodes}"
+            return f"it has {counted(nodes, 'node')} where the original has {self._nodes}"
         if size > self._bytes * (1 + self._margin):
-            return f"it takes {size} bytes where the original takes {self._bytes}"
+            return f"it takes {counted(size, 'byte')} where the original takes {self._bytes}"
         return ""
 
 

@@ -13,6 +13,7 @@ from typing import Any as AnyValue
 import ml_dtypes
 import numpy as np
 
+from passat.ir.counting import counted
 from passat.ir.diagnostic_text import cut
 from passat.ir.dim_text import declared_dim, is_name
 from passat.ir.passat_error import PassatError
@@ -409,7 +410,7 @@ def read_inputs(path: str | os.PathLike[str]) -> GivenInputs:
         with zipfile.ZipFile(name) as archive:
             total = sum(entry.file_size for entry in archive.infolist())
         if total > MOST_BYTES:
-            raise InputsError(f"{name} has {total} bytes, more than the limit of {MOST_BYTES}")
+            raise InputsError(f"{name} has {counted(total, 'byte')}, more than the limit of {MOST_BYTES}")
         with np.load(name, allow_pickle=False) as loaded:
             arrays = {each: loaded[each] for each in loaded.files}
         if strange := [each for each, array in arrays.items() if not isinstance(array, np.ndarray)]:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from passat.ir.counting import counted
 from passat.ir.dtypes import from_numpy
 from passat.ir.tensor import Array
 
@@ -95,7 +96,7 @@ def judge(expected: AnyValue, actual: AnyValue, samples: Samples, closeness: Clo
     left, right = list(flatten(expected)), list(flatten(actual))
     if [path for path, _ in left] != [path for path, _ in right]:
         varies = any([path for path, _ in flatten(sample)] != [path for path, _ in left] for sample in samples() or ())
-        said = f"has {len(right)} parts where {len(left)} are expected"
+        said = f"has {counted(len(right), 'part')} where {len(left)} are expected"
         return Judgment(compared=False) if varies else Judgment(reason=said)
     found = Judgment()
     for place, ((path, a), (_, b)) in enumerate(zip(left, right, strict=True)):

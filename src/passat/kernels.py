@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from passat.choose import MARGIN, NothingToTimeError, race
+from passat.ir.counting import counted
 from passat.kernel_library import HASH, MADE_FOR, hash_of, this_platform
 from passat.profiling import node_times
 from passat.quantities import seconds
@@ -149,7 +150,7 @@ def _timed(
     model: "ModelProto", kernels: Kernels, built: _Built, nodes: int, folder: str | None, how: Comparing, dropped: Sequence[str]
 ) -> WithKernels:
     made = len(kernels.groups)
-    count = f"{kernels.nodes} nodes became {made} kernel{'s' * (made != 1)}"
+    count = f"{counted(kernels.nodes, 'node')} became {counted(made, 'kernel')}"
     notes = "".join(f"; {why}" for why in dropped)
     gains = []
     for threads in settings_of_threads():

@@ -9,6 +9,7 @@ from typing import Final
 
 from passat.ir import argument_checks
 from passat.ir.argument_checks import ArgumentError
+from passat.ir.counting import counted
 from passat.ir.long_words import short_repr
 from passat.jobs import Executor, run_jobs
 from passat.log import LOG
@@ -137,7 +138,7 @@ def output_paths(models: Sequence[ModelLike], output: PathLike | Sequence[PathLi
         argument_checks.sequence(argument_checks.PATH, "a folder, or a list of paths")("output", output)
         paths = [os.fspath(path) for path in output]
         if len(paths) != len(models):
-            raise ArgumentError(f"output has {len(paths)} paths for {len(models)} models")
+            raise ArgumentError(f"output has {counted(len(paths), 'path')} for {counted(len(models), 'model')}")
     read = {os.path.realpath(model): os.fspath(model) for model in models if isinstance(model, (str, os.PathLike))}
     taken: dict[str, int] = {}
     for number, path in enumerate(paths):

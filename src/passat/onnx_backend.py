@@ -20,6 +20,7 @@ from onnx.backend.base import Backend, BackendRep, Device, DeviceType
 from onnx.inliner import inline_local_functions, inline_selected_functions
 from onnx.reference import ReferenceEvaluator
 
+from passat.ir.counting import counted
 from passat.ir.expr import Call
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, from_onnx
@@ -56,7 +57,7 @@ class PassatRep(BackendRep):
         values = [to_value(each) for each in inputs]
         params = function.params
         if len(values) > len(params):
-            raise TypeError(f"the model has {len(params)} inputs, but got {len(values)} values")
+            raise TypeError(f"the model has {counted(len(params), 'input')}, but got {counted(len(values), 'value')}")
         for param in params[len(values) :]:
             if param.name_hint not in frame.defaults:
                 raise TypeError(f"the input {param.name_hint!r} has no value")
@@ -131,7 +132,7 @@ class PassatBackend(Backend):
             inputs = [inputs]
         present = [name for name in node.input if name]
         if len(present) != len(inputs):
-            raise TypeError(f"the node has {len(present)} inputs, but got {len(inputs)} values")
+            raise TypeError(f"the node has {counted(len(present), 'input')}, but got {counted(len(inputs), 'value')}")
         declared = [
             onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
             for name, array in zip(present, map(np.asarray, inputs), strict=True)

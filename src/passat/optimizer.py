@@ -11,6 +11,7 @@ from passat import apart
 from passat.acceptance import LooseRulesError, is_accepted, verify
 from passat.ir.argument_checks import PATH, ArgumentError, kind
 from passat.ir.collector import collector_paused
+from passat.ir.counting import counted
 from passat.ir.onnx import OnnxError
 from passat.job import Given, Job, begin
 from passat.kernel_library import library_beside, write_library
@@ -122,7 +123,7 @@ class Result:
         report = self.report
         verified = report.verification is not None and report.verification.equal
         notes = f"{', with kernels' if self.library else ''}{', verified' if verified else ''}"
-        return f"<Result: {report.node_count_before} nodes became {report.node_count_after}{notes}>"
+        return f"<Result: {counted(report.node_count_before, 'node')} became {report.node_count_after}{notes}>"
 
 
 _P = ParamSpec("_P")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from passat.choose import MARGIN, Candidate, NothingToTimeError, programs, race
 from passat.crash import check_passes
+from passat.ir.counting import counted
 from passat.ir.expr import Call, Function, If
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
@@ -133,7 +134,7 @@ def cheaper(job: Job, given: Given, after: IRModule) -> Outcome:
         if not same or (nodes >= count and not smaller):
             from passat.render import cost_text
 
-            why = f"the result is not cheaper: {nodes} node{'s' * (nodes != 1)}, estimated {cost_text(report, cost)}, "
+            why = f"the result is not cheaper: {counted(nodes, 'node')}, estimated {cost_text(report, cost)}, "
             return _kept(job, given, f"{why}against {count} and {cost_text(report, report.cost_before)}")
     return _taken(job, Outcome(model, after, job.context), cost, counts)
 

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from passat.ir import markup
+from passat.ir.counting import counted
 from passat.quantities import seconds
 from passat.report import KERNELS, NOT_COUNTED, OTHER_REASONS, PROVENANCE, Report, RuleReport
 from passat.verify import VerifyReport
@@ -180,7 +181,7 @@ def _rules(report: Report) -> RenderableType:
         table.add_row(rule.name, str(rule.fired), str(rule.matched), str(rule.rejected))
     rest = fired[RULES_SHOWN:]
     if rest:
-        table.add_row(f"{len(rest)} more rules", str(sum(rule.fired for rule in rest)), "", "", style="dim")
+        table.add_row(f"{counted(len(rest), 'more rule')}", str(sum(rule.fired for rule in rest)), "", "", style="dim")
     return table
 
 

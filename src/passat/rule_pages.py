@@ -16,6 +16,7 @@ from passat.catalog import (
     operators_of,
     shortened,
 )
+from passat.ir.counting import counted
 from passat.passmgr import PassContext
 from passat.rules.passes import default_pipeline
 from passat.rules.registered import leaves
@@ -57,7 +58,8 @@ def library_table() -> str:
     ]
     return joined(
         "# Rules",
-        f"The library has {sum(map(len, sets))} rules in {len(sets)} rule sets. `passat rules list SET` prints the rules of a set, "
+        f"The library has {counted(sum(map(len, sets)), 'rule')} in {counted(len(sets), 'rule set')}. `passat "
+        "rules list SET` prints the rules of a set, "
         "`passat rules doc SET` also what their guards mean, and `passat rules why-not MODEL` why a rule did not fire on a model. "
         "`passat rules doc` makes this page.",
         "## Rule sets",

@@ -19,6 +19,7 @@ from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from passat.ir.counting import counted
 from passat.ir.onnx_runtime import onnx_runtime
 
 _NARROW: Final[Mapping[str, int]] = {"tensor(bfloat16)": 16}
@@ -220,7 +221,7 @@ def read(stream: Readable) -> tuple[Head, list[Array]]:
     """Reads a message. Raises EOFError at the end, WireError for a malformed message."""
     size = int.from_bytes(_read_bytes(stream, _LENGTH), "little")
     if size > _LONGEST_HEAD:
-        raise WireError(f"a head of {size} bytes")
+        raise WireError(f"a head of {counted(size, 'byte')}")
     try:
         found = json.loads(_read_bytes(stream, size))
         head, arrays = dict(found["head"]), [_empty(name, shape) for name, shape in found["arrays"]]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from passat.ir.counting import counted
 from passat.model_diff import Difference, ModelDiff
 from passat.model_summary import ModelSummary, Opaque
 from passat.quantities import amount, seconds
@@ -40,7 +41,9 @@ def render_summary(summary: ModelSummary) -> RenderableType:
 
 def _headline(summary: ModelSummary) -> Text:
     text = Text.assemble((summary.source, "bold"), f": {_counted(summary.node_count, 'node')}")
-    text.append(f", {summary.weight_elements:,} elements in {_counted(summary.weights, 'initializer')} ({amount(summary.weight_bytes)})")
+    text.append(
+        f", {_counted(summary.weight_elements, 'element')} in {_counted(summary.weights, 'initializer')} ({amount(summary.weight_bytes)})"
+    )
     text.append(f", estimated {seconds(summary.estimated_seconds)}")
     return text
 
@@ -95,7 +98,7 @@ def _counted(count: int, what: str) -> str:
     >>> _counted(1, "node"), _counted(2000, "node")
     ('1 node', '2,000 nodes')
     """
-    return f"{count:,} {what if count == 1 else f'{what}s'}"
+    return counted(f"{count:,}", what)
 
 
 _NODES: Final = 4
@@ -180,8 +183,8 @@ def render_profile(profile: "ModelProfile") -> RenderableType:
     table.add_row(Text(profile.before), str(profile.nodes_before), seconds(profile.seconds_before))
     table.add_row(Text(profile.after), str(profile.nodes_after), seconds(profile.seconds_after))
     sizes = ", ".join(f"{name}={size}" for name, size in profile.sizes.items())
-    threads = "1 thread" if profile.threads == 1 else f"{profile.threads} threads"
-    setting = f"medians of {profile.rounds} rounds on {threads}{', ' + sizes if sizes else ''}"
+    threads = counted(profile.threads, "thread")
+    setting = f"medians of {counted(profile.rounds, 'round')} on {threads}{', ' + sizes if sizes else ''}"
     apart = Text("operators: means of separate runs with the profiler of ONNX Runtime", style="dim")
     head = Text(said(profile), style=_STYLES[profile.verdict])
     return Group(head, Text(), table, Text(setting, style="dim"), Text(), _operator_times(profile), apart)

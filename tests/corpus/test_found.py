@@ -258,7 +258,7 @@ def number_of_tensor() -> AttributeProto:
         (lambda model: model.graph.node[0].attribute[0].CopyFrom(helper.make_attribute("perm", 1)), "Mismatched attribute type"),
         (lambda model: model.graph.node[0].input.append("x"), "has 2 inputs, but must have at least 1 and at most 1"),
         (lambda model: model.graph.node[0].output.append("more"), "node that produces 't'"),
-        (lambda model: setattr(model.graph.node[1], "op_type", "CastLike"), "has 1 inputs, but must have at least 2 and at most 2"),
+        (lambda model: setattr(model.graph.node[1], "op_type", "CastLike"), "has 1 input, but must have at least 2 and at most 2"),
         (lambda model: setattr(model.graph.input[0].type.tensor_type.shape.dim[0], "dim_param", "@@"), "text that is not UTF-8"),
         (lambda model: setattr(model.graph.node[0], "op_type", "@@"), "text that is not UTF-8"),
     ],

@@ -217,7 +217,7 @@ def test_an_interruption_while_arguments_are_loaded_is_one() -> None:
         ({"jobs": 0}, ArgumentError, "jobs must be an integer of at least 1, not 0"),
         ({"seeds": 0}, TypeError, "optimize_many() got an unexpected keyword argument 'seeds'; did you mean seed?"),
         ({"seed": -1}, ArgumentError, "seed must be an integer of at least 0, not -1"),
-        ({"output": ["x.onnx"]}, ArgumentError, "output has 1 paths for 2 models"),
+        ({"output": ["x.onnx"]}, ArgumentError, "output has 1 path for 2 models"),
         ({"output": "."}, ArgumentError, "the result ./a.onnx would replace the model a.onnx; give another folder or other names"),
         ({"output": ["x.onnx", "x.onnx"]}, ArgumentError, "a.onnx and b.onnx would both be written to x.onnx"),
     ],

@@ -163,7 +163,7 @@ def test_all_functions_of_a_module_in_its_order() -> None:
             ("in the function @caller",),
             ("in the function @untyped",),
         ]
-        assert "a function with 2 parameters is called with 1 arguments" in str(caught.value)
+        assert "a function with 2 parameters is called with 1 argument" in str(caught.value)
         assert module["untyped"]._checked_type is None
         assert module.get_global_var("caller")._checked_type is None
     module["untyped"] = Function([x], Tuple([x, x]))
@@ -196,7 +196,7 @@ error: add(Tensor[(2, 3), float32], Tensor[(4,), float32]): shapes (2, 3) and (4
   |        ^^^^^^^^^^^
   = note: in the function @main
 
-error: a function with 1 parameters is called with 2 arguments
+error: a function with 1 parameter is called with 2 arguments
  --> f.relay:4:12
   |
 4 |   let %a = @g(%x,

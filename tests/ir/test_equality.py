@@ -140,7 +140,7 @@ def test_ignored_differences(a: str, b: str) -> None:
         ("fn (%x: int8) { %x }", "fn () { 1 }", "as a whole: Function of 2 parts against 1"),
         ("fn () { 1 }", "fn () -> int64 { 1 }", "as a whole: the declared result None against int64"),
         ("fn (P=1) { 1 }", "fn (P=2) { 1 }", "as a whole: the attribute P is 1 against 2"),
-        ("fn [A]() { 1 }", "fn () { 1 }", "as a whole: 1 type parameters against 0"),
+        ("fn [A]() { 1 }", "fn () { 1 }", "as a whole: 1 type parameter against 0"),
         ("fn [A, B](%x: A) { 1 }", "fn [A, B](%x: B) { 1 }", "as a whole: %x is annotated A, %x B"),
         ("fn () { 1 }", "fn () { 2 }", "at .body: the constant Tensor(int32[], 1) against Tensor(int32[], 2)"),
         ("(1, (2, 3))", "(1, (2, 3f))", "at .fields[1].fields[1]: the constant Tensor(int32[], 3) against Tensor(float32[], 3.0)"),
@@ -356,7 +356,7 @@ def test_sequences_are_compared_element_by_element() -> None:
     assert_structural_equal([const(1)], (const(1),))
     for left, right, found in (
         ([a], [b], "in element 0 as a type"),
-        ([a], [], "in length: 1 elements against 0"),
+        ([a], [], "in length: 1 element against 0"),
         ([1], [2], "in element 0 as a whole: 1 against 2"),
         ([a], [1], "in element 0 as a whole"),
         ([a], a, "one of them is a sequence"),

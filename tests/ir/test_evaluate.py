@@ -110,7 +110,7 @@ def reject(x: object) -> object:
             r"the kernel of test.strange returned shape \(1,\), but the type relation expects Tensor\[\(2,\), float32\]",
         ),
         (strange(lambda x: x), TensorType((2, 1)), r"returned shape \(2,\)"),
-        (strange(lambda x: (x,)), TupleType([TensorType((2,))] * 2), "returned 1 results, but 2 are declared"),
+        (strange(lambda x: (x,)), TupleType([TensorType((2,))] * 2), "returned 1 result, but 2 are declared"),
     ],
 )
 def test_expressions_that_cannot_be_evaluated(op: Op, result: Type, message: str) -> None:

@@ -96,7 +96,7 @@ at = Span("model.onnx", line=3, column=14)
             r"model.onnx:3:14: add\(Tensor\[\(2, 3\), float32\], Tensor\[\(4,\), float32\]\): shapes \(2, 3\) and \(4,\) do not broadcast",
         ),
         (Call(x, [y], span=Span("node7")), r"node7: a value of type Tensor\[\(2, 3\), float32\] cannot be called"),
-        (Function([x], x)(), "a function with 1 parameters is called with 0 arguments"),
+        (Function([x], x)(), "a function with 1 parameter is called with 0 arguments"),
         (Function([x], x)(y), r"argument 1 has type Tensor\[\(3,\), float32\], but the function expects Tensor\[\(2, 3\), float32\]"),
         (Function([x], x, TensorType((), "int8")), "the function is declared to return int8, but its body has type"),
         (x[0], r"field 0 is taken from a value of type Tensor\[\(2, 3\), float32\], which is not a tuple"),
@@ -111,7 +111,7 @@ at = Span("model.onnx", line=3, column=14)
         (RefWrite(x, x), "a value of type .* cannot be written to a Tensor"),
         (Let(var("v", "int8", None), x, y), r"%v is declared as int8, but its value has type Tensor\[\(2, 3\), float32\]"),
         (Match(x, [Clause(PatternWildcard(), x), Clause(PatternWildcard(), y)]), "the arms of a match have different types"),
-        (Match(pair, [Clause(PatternTuple([PatternWildcard()]), x)]), "a pattern of 1 fields is matched against a value of type"),
+        (Match(pair, [Clause(PatternTuple([PatternWildcard()]), x)]), "a pattern of 1 field is matched against a value of type"),
         (Match(x, [Clause(PatternTuple([]), x)]), "a pattern of 0 fields is matched against a value of type Tensor"),
     ],
 )

@@ -97,7 +97,7 @@ def test_a_type_relation_may_raise_lookup_and_arithmetic_errors() -> None:
 def test_a_known_tuple_without_the_field() -> None:
     """Shape arithmetic reads the shape before the type of the field is inferred."""
     shape = TupleGetItem(Tuple([const(np.array([2, 3]))]), 3)
-    with pytest.raises(InferError, match="field 3 is out of range for a tuple of 1 fields"):
+    with pytest.raises(InferError, match="field 3 is out of range for a tuple of 1 field"):
         infer_type(relay.reshape(x, shape))
 
 

@@ -55,7 +55,7 @@ def test_a_data_type_takes_the_declared_number_of_arguments() -> None:
     mod[LIST] = relay.TypeData(LIST, [A], [])
     assert check_kind(TypeCall(LIST, [F32]), mod) is TypeKind.Type
     assert check_kind(mod[LIST], mod) is TypeKind.TypeData
-    with pytest.raises(InferError, match=r"the type List takes 1 arguments, but List.* has 0"):
+    with pytest.raises(InferError, match=r"the type List takes 1 argument, but List.* has 0"):
         check_kind(TypeCall(LIST, []), mod)
     with pytest.raises(InferError, match="the module does not define Tree"):
         check_kind(TypeCall(GlobalTypeVar("Tree"), [F32]), mod)

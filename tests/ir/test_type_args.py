@@ -56,7 +56,7 @@ def test_a_generic_function_has_the_types_of_its_parameters(body: str, types: tu
 def test_given_types_are_checked() -> None:
     with pytest.raises(InferError, match="argument 1 has type float32, but the function expects int32"):
         call_in("@first[int32, int32](%x, %n)")
-    with pytest.raises(InferError, match="a function with 1 type parameters is given 2 types"):
+    with pytest.raises(InferError, match="a function with 1 type parameter is given 2 types"):
         call_in("@twice[int32, int32](%n, %n)")
 
 

@@ -60,7 +60,7 @@ wrong_add = x + var("z", shape=(3,))
         (Let(typed(a, 7), x, x), "Tensor[(7,)"),  # type: ignore[arg-type]  # a Var
         (Let(Var("d", TensorType((3,))), x, x), "%d is declared as Tensor[(3,), float32], but its value has type Tensor[(2,), float32]"),
         (typed(const(1.0), 2), "the type is Tensor[(2,), float32], but the parts imply float32"),
-        (Match(Tuple([x, x]), [Clause(PatternTuple([PatternVar(Var("p", TensorType((2,))))]), x)]), "a pattern of 1 fields"),
+        (Match(Tuple([x, x]), [Clause(PatternTuple([PatternVar(Var("p", TensorType((2,))))]), x)]), "a pattern of 1 field"),
     ],
 )
 def test_contradictions(body: Expr, message: str) -> None:
@@ -100,7 +100,7 @@ def test_calls_of_functions_by_their_types() -> None:
     callee = GlobalVar("f")
     module = IRModule({"main": Function([x], GlobalVar("f")(x, x)), "k": PrimFunc([x], "text")})
     module.functions[callee] = Function([x], x, TensorType((2,)))
-    assert [flaw.text for flaw in type_flaws(module)] == ["a function with 1 parameters is called with 2 arguments"]
+    assert [flaw.text for flaw in type_flaws(module)] == ["a function with 1 parameter is called with 2 arguments"]
 
 
 def test_polymorphic_programs_without_types() -> None:

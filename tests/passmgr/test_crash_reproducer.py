@@ -314,7 +314,7 @@ def test_beyond_the_limit_only_a_splat_is_kept(folder: Path, monkeypatch: pytest
     with pytest.raises(OverflowError), PassContext(instruments=[CrashReproducer(folder, data_limit=500)]):
         RaisesOnLarge()(program(ramp, ramp[::-1] * 2))
     assert data_of(folder)["constants"] == {"files": 1, "bytes": 400, "left_out": 1}
-    assert "1 constants were too large to be kept and are replaced by their first element, repeated" in (folder / "README.txt").read_text()
+    assert "1 constant was too large to be kept and is replaced by its first element, repeated" in (folder / "README.txt").read_text()
     assert replay(folder).same
 
 

@@ -24,6 +24,7 @@ from passat.cli.arguments import (
 )
 from passat.cli.command import command
 from passat.cli.options import DimOption, ProgressOptions, parse_sizes, working
+from passat.ir.counting import counted
 
 
 @command(app)
@@ -224,16 +225,16 @@ def extract(
             }
             print(json.dumps(shown, indent=2))
             return
-        roots = f"{len(egraph.roots)} root{'s' * (len(egraph.roots) != 1)}"
-        print(f"{file}: {len(egraph.names)} e-nodes, {len(set(egraph.space.classes))} e-classes, {roots}")
+        roots = counted(len(egraph.roots), "root")
+        print(f"{file}: {counted(len(egraph.names), 'e-node')}, {counted(len(set(egraph.space.classes)), 'e-class')}, {roots}")
         for name, (cost, taken) in found.stages.items():
             print(f"  {name:6} cost {cost:.10g}, in {taken:.3f} s")
         gap = "" if found.proven or not found.cost else f", {100 * (found.cost - found.bound) / found.cost:.1f} % below"
         proof = "proven optimal" if found.proven else f"proven bound {found.bound:.10g}{gap}" if found.bound else "nothing proven"
-        print(f"cost {found.cost:.10g}: {proof}; {len(chosen)} nodes, in {seconds:.3f} s")
+        print(f"cost {found.cost:.10g}: {proof}; {counted(len(chosen), 'node')}, in {seconds:.3f} s")
         if choice:
             print("\n".join(chosen))
         for other in others:
-            print(f"also cost {other.cost:.10g}, {len(other.choice)} nodes")
+            print(f"also cost {other.cost:.10g}, {counted(len(other.choice), 'node')}")
             if choice:
                 print("\n".join(egraph.names[node] for node in other.choice.values()))

@@ -8,6 +8,7 @@ import networkx as nx
 from passat.ir.analysis import all_vars, bound_vars, check_constant, free_vars, well_formed
 from passat.ir.annotated_regions import AnnotatedRegion, AnnotatedRegionSet
 from passat.ir.basic_blocks import check_basic_block_normal_form
+from passat.ir.counting import counted
 from passat.ir.equality import structural_equal
 from passat.ir.exhaustiveness import unmatched_cases
 from passat.ir.expr import Call, Expr, GlobalVar, Tuple, TupleGetItem
@@ -127,7 +128,10 @@ def extract_intermdeiate_expr(mod: IRModule, expr_id: int) -> IRModule:
     """
     nodes = [node for node in post_order(mod["main"]) if isinstance(node, (Call, Tuple, TupleGetItem))]
     if not 0 <= expr_id < len(nodes):
-        raise ValueError(f"the main function has {len(nodes)} calls, tuples and fields, numbered from 0, and none has the number {expr_id}")
+        raise ValueError(
+            f"the main function has {counted(len(nodes), 'node')} (calls, tuples and fields), numbered from 0, "
+            f"and none has the number {expr_id}"
+        )
     found = IRModule()
     found.update(mod)
     found["main"] = IRModule.from_expr(nodes[expr_id])["main"]

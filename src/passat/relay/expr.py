@@ -6,6 +6,7 @@ import numpy as np
 
 from passat.ir import expr as nodes
 from passat.ir.bind import bind
+from passat.ir.counting import counted
 from passat.ir.expr import (
     BaseFunc,
     Call,
@@ -94,5 +95,5 @@ def TupleWrapper(tuple_value: Expr, size: int) -> Expr:  # noqa: N802  # Relay's
     except TypeError:
         return Tuple([TupleGetItem(tuple_value, i) for i in range(size)])
     if found != size:
-        raise ValueError(f"the tuple has {found} fields, not {size}")
+        raise ValueError(f"the tuple has {counted(found, 'field')}, not {size}")
     return tuple_value

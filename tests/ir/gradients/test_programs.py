@@ -101,7 +101,7 @@ def test_a_registered_gradient_takes_the_place_of_the_own_one() -> None:
     own = operator.get_attr("FPrimalGradient")
     relay.op.register_gradient("sin", lambda call, grad: [grad, grad])
     try:
-        with pytest.raises(GradientError, match="gradient of sin returns 2 expressions, but the call has 1 operands"):
+        with pytest.raises(GradientError, match="gradient of sin returns 2 expressions, but the call has 1 operand"):
             gradient(relay.Function([x], relay.sin(x)))
     finally:
         operator.reset_attr("FPrimalGradient")

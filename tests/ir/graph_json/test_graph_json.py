@@ -209,7 +209,7 @@ def test_sizes_that_are_computed_are_read(kind: str, value: str) -> None:
         ("[" * 100_000, "the text is not JSON"),
         ("[]", "it has no 'root' and 'nodes'"),
         ('{"root": 0, "nodes": 3}', "must be lists"),
-        (graph(7), "'root' refers to the node '7', which does not exist; there are 1 nodes"),
+        (graph(7), "'root' refers to the node '7', which does not exist among 1 node"),
         (graph(-1), "which does not exist"),
         (graph(1, {"type_key": 3}), "node 1 must be an object with a 'type_key'"),
         (graph(1, {"type_key": "os.system", "attrs": {"command": "0"}}), "node 1 is a 'os.system', which Passat does not have"),

@@ -46,7 +46,7 @@ def test_other_words_are_no_layouts(layout: str) -> None:
 
 
 def test_blocks_divide_their_axis() -> None:
-    with pytest.raises(OpTypeError, match="6 elements along C are not divisible into blocks of 4"):
+    with pytest.raises(OpTypeError, match="6 elements along C cannot be divided into blocks of 4"):
         split_shape((1, 6, 2, 2), "NCHW4c")
 
 

@@ -260,7 +260,7 @@ def test_costs() -> None:
             {"groups": 2},
             "weight has 3 input channels in each of 2 groups, 6 in total, but data has 4",
         ),
-        ("nn.conv2d", [(1, 4, 8, 8), (3, 2, 3, 3)], {"groups": 2}, "3 output channels are not divisible into 2 groups"),
+        ("nn.conv2d", [(1, 4, 8, 8), (3, 2, 3, 3)], {"groups": 2}, "3 output channels cannot be divided into 2 groups"),
         ("nn.conv2d", [(1, 4, 8, 8), (3, 4, 3, 3)], {"groups": 0}, "groups=0 must be at least 1"),
         ("nn.conv2d", [(1, 4, 8), (3, 4, 3, 3)], {}, "data must have 4 dimensions, but has 3"),
         ("nn.conv2d", [(1, 4, 8, 8), (3, 4, 3)], {}, "weight must have 4 dimensions, but has 3"),
@@ -272,7 +272,7 @@ def test_costs() -> None:
         ("nn.conv2d", [(1, 4, 8, 8), (3, 4, 3, 3)], {"channels": 4}, "channels=4, but weight has 3"),
         ("nn.conv2d", [(1, 4, 8, 8), (3, 4, 3, 3)], {"data_layout": "NHCC"}, "the layout 'NHCC' is not a permutation of the letters NCHW"),
         ("nn.conv1d_transpose", [(1, 4, 8), (3, 4, 3)], {}, "weight has 3 input channels, but data has 4"),
-        ("nn.conv1d_transpose", [(1, 4, 8), (4, 4, 3)], {"groups": 3}, "4 input channels are not divisible into 3 groups"),
+        ("nn.conv1d_transpose", [(1, 4, 8), (4, 4, 3)], {"groups": 3}, "4 input channels cannot be divided into 3 groups"),
         ("nn.conv1d_transpose", [(1, 4, 2), (4, 4, 1)], {"padding": 2}, "padding=2 crops more elements than the result has"),
     ],
 )

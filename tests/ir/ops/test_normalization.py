@@ -303,7 +303,7 @@ def test_cost_counts_elements() -> None:
         ("nn.batch_norm", [tensor(2, 3), *[tensor(3)] * 4], {"axis": 2}, "has no axis 2"),
         ("nn.instance_norm", [tensor(2, 3), tensor(3), tensor(3)], {}, "data must have at least three dimensions"),
         ("nn.instance_norm", [tensor(2, 3, 4), tensor(2), tensor(2)], {"axis": 0}, "axis=0 must not be the first"),
-        ("nn.group_norm", [tensor(2, 4, 3), tensor(4), tensor(4)], {"num_groups": 3}, "4 channels are not divisible into 3 groups"),
+        ("nn.group_norm", [tensor(2, 4, 3), tensor(4), tensor(4)], {"num_groups": 3}, "4 channels cannot be divided into 3 groups"),
         ("nn.group_norm", [tensor(2, 4), tensor(4), tensor(4)], {"num_groups": 2}, "data must have at least three dimensions"),
         ("nn.layer_norm", [tensor(2, 3), tensor(4), tensor(3)], {}, "gamma has shape (4,), but data has (3,) from axis -1 on"),
         ("nn.layer_norm", [tensor(2, 3), tensor(3), tensor(2, 3)], {}, "beta has shape (2, 3), but data has (3,) from axis -1 on"),

@@ -133,8 +133,8 @@ def _of_schedule(function: Callable[[AnyValue, Tensor, Tensor], object]) -> Call
     ("wrong", "message"),
     [
         (_bad_compute, "reduces inside another expression"),
-        (lambda: te.placeholder((4,), name="x")[0, 1] + 1, "x has 1 dimensions, and the index 2"),
-        (lambda: te.compute((4, 4), lambda i: i), "1 parameters, and its shape 2 dimensions"),
+        (lambda: te.placeholder((4,), name="x")[0, 1] + 1, "x has 1 dimension, and the index 2"),
+        (lambda: te.compute((4, 4), lambda i: i), "1 parameter, and its shape 2 dimensions"),
         (_of_schedule(lambda s, y, z: s[y].split(z.op.axis[0], factor=2)), "i is not a loop of y, which has i, k"),
         (_of_schedule(lambda s, y, z: s[z].split(z.op.axis[0], factor=0)), "i is split by a positive integer, not by 0"),
         (_of_schedule(lambda s, y, z: s[z].split(z.op.axis[0], factor=2.5)), "i is split by a positive integer, not by 2.5"),

@@ -131,7 +131,7 @@ def test_constructors_and_operators_of_the_same_name_are_distinguished(name: str
         ("type T { C(A) }", "1:12: unknown type 'A'"),
         ("type T[A] { C(A) } def @f(%x: A) { %x }", "1:31: unknown type 'A'"),
         ("def @f[A](%x: A) { %x } def @g(%x: A) { %x }", "1:36: unknown type 'A'"),
-        ("type T[A] { C(A) } def @f(%x: T) { %x }", "1:31: the type T takes 1 arguments, but got 0"),
+        ("type T[A] { C(A) } def @f(%x: T) { %x }", "1:31: the type T takes 1 argument, but got 0"),
         ("def @f(%x: T[int8]) { %x } type T { C }", "1:12: the type T takes 0 arguments, but got 1"),
         ("def @f(%x: onnx.Map[int8]) { %x }", "1:12: the type onnx.Map takes 2 arguments, but got 1"),
         ("def @f[A](%x: A[int8]) { %x }", "1:15: A is a type parameter, which takes no arguments"),

@@ -139,7 +139,7 @@ def test_complex_numbers_are_compared_by_part() -> None:
 
 
 def test_shapes_and_numbers_of_results_are_compared() -> None:
-    assert difference([array(1.0)], []) == "there are 1 results, not 0"
+    assert difference([array(1.0)], []) == "it has 1 result, not 0"
     assert difference([array(1.0)], [array(1.0, 1.0)]) == "the type is float32[1] on the right, float32[2] on the left"
     assert difference([array(1.0), array(1.0)], [array(1.0), array(2.0)]) == (
         "the element of result 1 at (0,) is 1.0 on the right, 2.0 on the left"

@@ -39,7 +39,7 @@ def test_jit_writes_into_arrays(target: str) -> None:
 
 def test_arguments_of_jit_are_checked() -> None:
     run = CompileEngine().jit(triple(2), "numpy")
-    with pytest.raises(TypeError, match="fused_add_add takes 2 arrays: 1 inputs, then 1 results"):
+    with pytest.raises(TypeError, match="fused_add_add takes 2 arrays: 1 input, then 1 result"):
         run(empty((2,)))
     with pytest.raises(TypeError, match="the argument 0 of fused_add_add has the type"):
         run(empty((2,), "int8"), empty((2,)))

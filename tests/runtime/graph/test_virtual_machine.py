@@ -62,7 +62,7 @@ def test_inputs_results_and_times() -> None:
         machine.set_one_input("main", "y", 1)
     with pytest.raises(GraphError, match="main has 2 parameters, but got 3 inputs"):
         machine.set_input("main", 1, 2, 3)
-    with pytest.raises(GraphError, match="main has 1 results, but 2 arrays were given"):
+    with pytest.raises(GraphError, match="main has 1 result, but got 2 arrays"):
         machine.invoke_with_outputs("main", {"n": 0, "x": np.zeros(1, np.float32)}, [out, out])
 
 

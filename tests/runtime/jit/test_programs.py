@@ -212,7 +212,7 @@ def test_programs_are_built_and_called_with_arrays(target: str) -> None:
         ((nd.array(np.zeros(5, np.int8)),), "third takes 2 arguments, not 1"),
         ((nd.array(np.zeros(5, np.int8)), nd.array(np.zeros(4, np.int32))), "dimension 0 of y is 5 in third, but the array has 4"),
         ((nd.array(np.zeros(5, np.float32)), result), "elements of type int8, not float32"),
-        ((nd.array(np.zeros((5, 1), np.int8)), result), "has 1 dimensions, not 2"),
+        ((nd.array(np.zeros((5, 1), np.int8)), result), "has 1 dimension, not 2"),
         ((3, result), "is an array, not a int"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -61,7 +61,7 @@ def test_symbols(shape: Shape, newshape: Sequence[Dim], expected: Shape) -> None
     ("shape", "newshape", "message"),
     [
         ((2, 3), (4, 2), r"\(2, 3\) has 6 elements, but \(4, 2\) has 8"),
-        ((2, 3), (4, -1), "6 elements are not divisible by 4"),
+        ((2, 3), (4, -1), "6 elements cannot be divided by 4"),
         ((0, 3), (0, -1), "-1 cannot be inferred next to a size of 0"),
         ((2, 3), (-1, -1), r"newshape=\(-1, -1\) has more than one -1"),
         ((2, 3), (2, 3, 0), r"newshape=\(2, 3, 0\) uses more sizes than the 2 of the operand"),

@@ -210,7 +210,7 @@ def test_types_use_known_values(op: str, data: TensorType, operands: list[list[D
         ("dyn.reshape", [TensorType((2, 3)), vector(1)], [4], r"\(2, 3\) has 6 elements, but \(4,\) has 4"),
         ("dyn.broadcast_to", [TensorType((2, 3)), vector(1)], [4], r"shapes \(2, 3\) and \(4,\) do not broadcast"),
         ("dyn.full", [TensorType((1,)), vector(1)], [4], r"fill_value must be a scalar, but is Tensor\[\(1,\), float32\]"),
-        ("dyn.tile", [TensorType((2, 3)), vector(1)], [4], "reps has 1 entries, but data has 2 dimensions"),
+        ("dyn.tile", [TensorType((2, 3)), vector(1)], [4], "reps has 1 entry, but data has 2 dimensions"),
         ("dyn.topk", [TensorType((2, 3)), vector(1)], [4], "k=4 is out of range for a size of 3"),
         ("dyn.topk", [TensorType((2, 3)), vector(2)], None, r"k must be a single int32 or int64, but is Tensor\[\(2,\), int64\]"),
     ],
