@@ -45,6 +45,8 @@ def integer(least: int, most: int | None = None) -> Check:
             raise TypeError(f"{name} must be an integer {bounds}, not {short_repr(value)}")
         if number < least or (most is not None and number > most):
             raise ArgumentError(f"{name} must be an integer {bounds}, not {short_repr(value)}")
+        if number.bit_length() > 63:
+            raise ArgumentError(f"{name} must be an integer of at most 63 bits, not {short_repr(value)}")
 
     return check
 

@@ -38,14 +38,18 @@ def read_bounded(path: str | os.PathLike[str], limit: int) -> bytes:
     return b"".join(pieces)
 
 
-def decode_json(content: bytes) -> Any:
-    """Decodes JSON in UTF-8. Raises ValueError with the reason."""
+def decode_json(content: bytes | str) -> Any:
+    """Decodes JSON, given as text or in UTF-8. Raises ValueError with the reason."""
     try:
-        return json.loads(content.decode("utf-8"))
+        return json.loads(content if isinstance(content, str) else content.decode("utf-8"))
+    except json.JSONDecodeError:
+        raise
     except UnicodeDecodeError:
         raise ValueError("it is not text in UTF-8") from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    except ValueError:  # of Python's int, which reads no more than `sys.get_int_max_str_digits()`
+        raise ValueError("it has an integer of too many digits") from None
 
 
 def _check_kind(state: os.stat_result, name: str) -> None:

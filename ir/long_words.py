@@ -26,6 +26,11 @@ def with_short_words(text: str) -> str:
     return _LONG.sub(lambda word: f"{word[0][:_START]}...{word[0][_START + 3 - LONGEST_WORD :]}", text)
 
 
+def is_long_int(value: object) -> bool:
+    """True for an integer that Python may not write."""
+    return isinstance(value, int) and value.bit_length() > _LONG_BITS
+
+
 def short_repr(value: object) -> str:
     """A value in a message, on one line and without the middle if it is long.
 
@@ -34,7 +39,7 @@ def short_repr(value: object) -> str:
     >>> short_repr(10**5000)
     'an int of 5001 digits'
     """
-    if isinstance(value, int) and value.bit_length() > _LONG_BITS:
+    if isinstance(value, int) and value.bit_length() > LONGEST_WORD / math.log10(2):
         return f"an int of {math.floor(math.log10(abs(value))) + 1} digits"
     try:
         text = " ".join(repr(value).split())

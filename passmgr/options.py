@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any as AnyValue
 from typing import Literal, Union, get_args, get_origin
 
+from passat.ir.long_words import is_long_int, short_repr
 from passat.ir.passat_error import PassatError
 from passat.ir.similar_names import did_you_mean
 from passat.ir.walks import preorder
@@ -76,8 +77,7 @@ def convert(value: object, annotation: object) -> AnyValue:
     if issubclass(kind, enum.Enum):
         return _convert_to_member(value, kind)
     if issubclass(kind, Mapping) and isinstance(value, Mapping) and len(get_args(annotation)) == 2:
-        keys, values = get_args(annotation)
-        return {convert(key, keys): convert(item, values) for key, item in value.items()}
+        return _convert_mapping(value, *get_args(annotation))
     if issubclass(kind, (tuple, list, AbstractSet, Sequence, Collection)) and not issubclass(kind, (str, bytes, Mapping)):
         return _convert_collection(value, kind, annotation)
     if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
@@ -196,7 +196,7 @@ def _same(a: object, b: object) -> bool:
 
 
 def _misfit(value: object, annotation: object) -> TypeError:
-    return TypeError(f"expected {show_annotation(annotation)}, got {value!r}")
+    return TypeError(f"expected {show_annotation(annotation)}, got {short_repr(value)}")
 
 
 def _convert_word(word: Word, annotation: object) -> AnyValue:
@@ -241,6 +241,8 @@ def _convert_to_member(value: object, kind: type[enum.Enum]) -> enum.Enum:
 
 
 def _convert_number(value: object, kind: type) -> AnyValue:
+    if is_long_int(value):
+        raise _misfit(value, kind)
     if type(value) is kind:
         return value
     if (kind is float and type(value) is int) or (kind is bool and type(value) is int and value in (0, 1)):
@@ -265,10 +267,26 @@ def _convert_collection(value: object, kind: type, annotation: object) -> AnyVal
     return list(items) if issubclass(kind, list) else frozenset(items) if issubclass(kind, AbstractSet) else tuple(items)
 
 
+def _convert_mapping(value: Mapping[object, object], keys: object, values: object) -> dict[AnyValue, AnyValue]:
+    converted = {}
+    for key, item in value.items():
+        try:
+            made = convert(key, keys)
+        except TypeError as error:
+            raise TypeError(f"a key: {error}") from None
+        try:
+            converted[made] = convert(item, values)
+        except TypeError as error:
+            raise TypeError(f"the value of {short_repr(key)}: {error}") from None
+    return converted
+
+
 def _build(kind: type, values: Mapping[str, object]) -> AnyValue:
     known = parameters(kind)
     converted = {}
     for name, value in values.items():
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a field of {kind.__name__} must be a string, not {short_repr(name)}")
         if name not in known:
             raise AttributeError(f"{kind.__name__} has no field {name!r}; {name_hint(name, known)}")
         try:
@@ -390,11 +408,13 @@ def check_config(config: Mapping[str, AnyValue]) -> dict[str, AnyValue]:
         except (AttributeError, TypeError) as error:
             if isinstance(value, Mapping):  # the error is about one of its fields or values
                 raise ConfigError(f"expect config {key} to have type {show_annotation(option.type)}: {error}") from None
-            given = repr(value) if isinstance(value, str) else type(value).__name__
+            given = short_repr(value) if isinstance(value, str) or is_long_int(value) else type(value).__name__
             raise ConfigError(f"expect config {key} to have type {show_annotation(option.type)} but get {given}") from None
-        held = checked[key].values() if isinstance(checked[key], Mapping) else (checked[key],)
-        if option.minimum is not None and not all(number >= option.minimum for number in held):  # also rejects NaN
-            raise ConfigError(f"expect config {key} to be at least {option.minimum:g} but get {value!r}")
+        held = checked[key].items() if isinstance(checked[key], Mapping) else ((None, checked[key]),)
+        for name, number in held if option.minimum is not None else ():
+            if not number >= option.minimum:  # also rejects NaN
+                of = "" if name is None else f" of {short_repr(name)}"
+                raise ConfigError(f"expect config {key} to be at least {option.minimum:g} but get {short_repr(number)}{of}")
     return checked
 
 

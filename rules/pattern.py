@@ -11,8 +11,8 @@ from typing import Any as AnyValue
 
 import numpy as np
 
-from passat.ir.counting import counted
 from passat.ir.custom_ops import declared_op
+from passat.ir.long_words import short_repr
 from passat.ir.onnx.opaque import PREFIX, OpaqueOp, escape, opaque_name
 from passat.ir.onnx_mapping import READERS
 from passat.ir.op import REQUIRED, Op, find_op, get_op, list_ops
@@ -192,8 +192,7 @@ class PLiteral(Pattern):
         try:
             float(value)
         except OverflowError:
-            digits = len(str(abs(value)))
-            raise RuleError(f"a number of {counted(digits, 'digit')} cannot occur in a pattern: no element type can represent it") from None
+            raise RuleError(f"{short_repr(value)} cannot occur in a pattern: no element type can represent it") from None
         self.value = value
         self.key = ("literal", type(value).__name__, value)
 

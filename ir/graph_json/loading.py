@@ -3,12 +3,12 @@
 import base64
 import binascii
 import functools
-import json
 from collections.abc import Callable, Mapping
 from typing import Any as AnyValue
 from typing import Final, cast
 
 from passat.ir.attrs import Attrs
+from passat.ir.bounded_read import decode_json
 from passat.ir.counting import counted
 from passat.ir.dim_text import parse_dim
 from passat.ir.graph_json.arrays import decode_array
@@ -42,8 +42,8 @@ def load_json(json_str: str) -> AnyValue:
     Tensor[(2, 3), int8]
     """
     try:
-        graph = json.loads(json_str)
-    except (ValueError, TypeError, RecursionError) as error:
+        graph = decode_json(json_str)
+    except (ValueError, TypeError, AttributeError) as error:
         raise JSONError(f"the text is not JSON: {error}") from None
     return _Loader(graph).load()
 

@@ -20,6 +20,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from passat.ir.bounded_read import decode_json
 from passat.ir.dtypes import to_numpy
 from passat.ir.expr import Constant, Expr
 from passat.ir.tensor import Array, Tensor
@@ -95,9 +96,10 @@ class MetadataReader:
         self._known: dict[str, Tensor] = {}
         if "metadata" in tokens.kinds[-2:]:
             try:
-                self._tables = json.loads(tokens.rest)
-            except json.JSONDecodeError as error:
-                reason = f"the metadata section is not valid JSON: {error.msg} in its line {error.lineno}"
+                self._tables = decode_json(tokens.rest)
+            except ValueError as error:
+                why = f"{error.msg} in its line {error.lineno}" if isinstance(error, json.JSONDecodeError) else f"{error}"
+                reason = f"the metadata section is not valid JSON: {why}"
                 raise tokens.error_at(tokens.starts[-1], reason) from None
             if isinstance(self._tables, dict) and "nodes" in self._tables:
                 self._read_graph()

@@ -1,12 +1,12 @@
 """Graphs of primitive functions, as TVM's graph executor reads them from JSON."""
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any as AnyValue
 from typing import Final
 
+from passat.ir.bounded_read import decode_json
 from passat.ir.counting import counted
 from passat.ir.dtypes import NAMES
 from passat.ir.types import TensorType
@@ -50,8 +50,8 @@ class Graph:
 def read_graph(text: str) -> Graph:
     """Reads a graph from TVM's JSON. Raises GraphError with the location for anything else."""
     try:
-        whole = json.loads(text)
-    except (ValueError, TypeError, RecursionError) as error:
+        whole = decode_json(text)
+    except (ValueError, TypeError, AttributeError) as error:
         raise GraphError(f"the graph is not JSON: {error}") from None
     return _Reader(whole).graph()
 

@@ -225,8 +225,8 @@ def test_a_file_cannot_take_the_name_of_a_pass_of_passat(folder: Path) -> None:
         ({"choose": np.zeros(2)}, ValueError, "choose must be 'cost' or 'time', not array([0., 0.])"),
         ({"cost": np.zeros(2)}, AttributeError, "expect config rules.cost to have type one of"),
         ({"instruments": RuleSet}, TypeError, "instruments must be a list of PassInstrument objects, not <class"),
-        ({"time_limit": 10**400}, ValueError, "time_limit must be a number of seconds, at least 0, not 1"),
-        ({"rtol": 10**400}, ValueError, "rtol must be a finite number, at least 0, not 1"),
+        ({"time_limit": 10**400}, ValueError, "time_limit must be a number of seconds, at least 0, not an int of 401 digits"),
+        ({"rtol": 10**400}, ValueError, "rtol must be a finite number, at least 0, not an int of 401 digits"),
         ({"time_limit": float("nan")}, ValueError, "time_limit must be a number of seconds, at least 0, not nan"),
         ({"config": [("rules.rounds", 1)]}, TypeError, "config must be a mapping of options to values"),
         ({"config": {7: 1}}, AttributeError, "the key of a config option must be a string, not 7"),
@@ -281,10 +281,11 @@ def test_an_argument_that_makes_no_sense_is_named(options: dict[str, AnyValue], 
     ("name", "value", "said"),
     [
         ("opt_level", 10**5000, "an integer from 0 to 4, not an int of 5001 digits"),
+        ("seed", 10**5000, "an integer of at most 63 bits, not an int of 5001 digits"),
         ("rtol", -(10**5000), "a finite number, at least 0, not an int of 5001 digits"),
         ("outputs", ["y" * 5000, 10**5000], "a list of names, not an object of type list"),
     ],
-    ids=["opt_level", "rtol", "outputs"],
+    ids=["opt_level", "seed", "rtol", "outputs"],
 )
 def test_integers_that_python_does_not_write(name: str, value: AnyValue, said: str) -> None:
     with pytest.raises((TypeError, ValueError)) as caught:

@@ -2,13 +2,14 @@
 
 import contextlib
 import os
+import re
 import socket
 import threading
 from pathlib import Path
 
 import pytest
 
-from passat.ir.bounded_read import read_bounded
+from passat.ir.bounded_read import decode_json, read_bounded
 
 
 def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
@@ -60,6 +61,21 @@ def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path: Path, place: str) -> Non
     (tmp_path / "link").symlink_to(tmp_path / "pipe")
     with pytest.raises(OSError, match=r"it is a named pipe, not a file; pipe the data to /dev/stdin"):
         read_bounded(tmp_path / place, 10)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"[1", "Expecting ',' delimiter: line 1 column 3 (char 2)"),
+        (b"\xff", "it is not text in UTF-8"),
+        (b"[" * 100_000, "it is nested too deeply"),
+        ("[" + "1" * 5000 + "]", "it has an integer of too many digits"),
+    ],
+    ids=["syntax", "encoding", "depth", "digits"],
+)
+def test_what_is_not_json(content: bytes | str, reason: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(reason)}$"):
+        decode_json(content)
 
 
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/dev/urandom"])

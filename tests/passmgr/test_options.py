@@ -119,7 +119,7 @@ def test_the_error_for_a_word_names_its_value() -> None:
         (1.0, int, "expected int, got 1.0"),
         (True, int, "expected int, got True"),
         (True, float, "expected float, got True"),
-        pytest.param(10**400, float, f"expected float, got {10**400}", id="beyond all floats"),
+        pytest.param(10**400, float, "expected float, got an int of 401 digits", id="beyond all floats"),
         ("1", int | None, "expected int | None, got '1'"),
         ("c", Literal["a", "b"], "expected one of 'a', 'b', got 'c'"),
         (True, Literal[1], "expected one of 1, got True"),
@@ -130,7 +130,11 @@ def test_the_error_for_a_word_names_its_value() -> None:
         (3, str, "expected str, got 3"),
         ("green", Color, "expected one of RED, BLUE, got 'green'"),
         ({"step": "x"}, Unroll, "step of Unroll: expected int, got 'x'"),
-        ({"a": "x"}, dict[str, int], "expected int, got 'x'"),
+        ({"a": 1, "b": "x"}, dict[str, int], "the value of 'b': expected int, got 'x'"),
+        ({3: 1}, dict[str, int], "a key: expected str, got 3"),
+        ({"a": {"b": "x"}}, dict[str, dict[str, int]], "the value of 'a': the value of 'b': expected int, got 'x'"),
+        ({3: 1}, Unroll, "the name of a field of Unroll must be a string, not 3"),
+        pytest.param(10**5000, int, "expected int, got an int of 5001 digits", id="beyond what Python writes"),
         ({}, Needs, "Needs requires the field layout"),
     ],
 )
@@ -273,7 +277,8 @@ def test_none() -> None:
             {"auto_max_step": "x"},
             "expect config test.k to have type UnrollMode: auto_max_step of UnrollMode: expected int, got 'x'",
         ),
-        (dict[str, int], {"a": "x"}, "expect config test.k to have type dict[str, int]: expected int, got 'x'"),
+        (dict[str, int], {"a": "x"}, "expect config test.k to have type dict[str, int]: the value of 'a': expected int, got 'x'"),
+        pytest.param(int, 10**5000, "expect config test.k to have type int but get an int of 5001 digits", id="digits"),
     ],
 )
 def test_wrong_type(kind: object, value: object, text: str) -> None:
@@ -312,3 +317,6 @@ def test_a_number_below_the_minimum_of_its_option_is_rejected(value: float) -> N
     assert PassContext(config={"test.at_least_zero": 0}).get_config("test.at_least_zero") == 0
     with pytest.raises(AttributeError, match=r"expect config test.at_least_zero to be at least 0 but get"):
         PassContext(config={"test.at_least_zero": value})
+    register_option("test.all_at_least_zero", dict[str, float], {}, "Numbers.", minimum=0)
+    with pytest.raises(AttributeError, match=f"expect config test.all_at_least_zero to be at least 0 but get {value}.* of 'b'$"):
+        PassContext(config={"test.all_at_least_zero": {"a": 1, "b": value}})
