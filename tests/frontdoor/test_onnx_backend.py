@@ -60,7 +60,7 @@ def test_one_node_is_run() -> None:
     node = helper.make_node("Clip", ["x", "", "high"], ["y"])
     (found,) = onnx_backend.run_node(node, [float32([1, 9]), np.float32(5)], opset_version=13)
     assert found.tolist() == [1, 5]
-    with pytest.raises(TypeError, match="has 2 inputs, but got 1 values"):
+    with pytest.raises(TypeError, match="has 2 inputs, but got 1 value"):
         onnx_backend.run_node(node, [float32([1, 9])])
 
 

@@ -81,5 +81,5 @@ def test_function_types_differ_in_their_kinds_and_constraints() -> None:
 
 
 def test_a_relation_has_no_more_inputs_than_types() -> None:
-    with pytest.raises(ValueError, match="a type relation of 1 types cannot have 2 inputs"):
+    with pytest.raises(ValueError, match="a type relation of 1 type cannot have 2 inputs"):
         TypeRelation(None, [A], 2)

@@ -168,7 +168,7 @@ def test_tuples_go_in_and_come_out() -> None:
     assert isinstance(result, TupleValue)
     assert result[0][0].numpy()
     assert run(result[1]) == result
-    with pytest.raises(TypeError, match="the argument %p is a tuple of 2, but got 1 values"):
+    with pytest.raises(TypeError, match="the argument %p is a tuple of 2, but got 1 value"):
         run((ONES,))
     with pytest.raises(TypeError, match="field 0 of field 1 of the argument %p"):
         run((ONES, (ONES,)))

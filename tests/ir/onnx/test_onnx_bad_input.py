@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper
 
 from passat import optimize
+from passat.ir.counting import counted
 from passat.ir.expr import Constant, Function, GlobalVar, RefCreate, RefRead, Var, var
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, check, from_onnx, load, read_model, save, to_onnx
@@ -332,7 +333,7 @@ def sparse(values: Sequence[float], indices: Sequence[int], dims: Sequence[int],
             "the sparse tensor 'w', declared as float32[2, 3], cannot be read: the index 6 is out of range for 6 elements",
         ),
         (sparse([1.0], [-1], [2, 3]), "cannot be read: the index -1 is out of range for 6 elements"),
-        (sparse([1.0], [0, 1, 2], [2, 3]), "cannot be read: it has 1 values, but indices of shape [3]"),
+        (sparse([1.0], [0, 1, 2], [2, 3]), "cannot be read: it has 1 value, but indices of shape [3]"),
         (sparse([1.0], [2, 0], [2, 3], [1, 2]), "cannot be read: invalid entry in coordinates array"),
         (
             sparse([1.0], [0], [2**50, 1, 1]),
@@ -368,7 +369,7 @@ def test_a_tensor_with_a_wrong_number_of_elements_is_rejected(tensor: TensorProt
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     said = message(lambda: from_onnx(model))
     assert "the tensor 'w', declared as " in said
-    assert said.endswith(f"cannot be read: it holds {held} elements")
+    assert said.endswith(f"cannot be read: it holds {counted(held, 'element')}")
 
 
 def test_a_tensor_of_negative_dimensions() -> None:

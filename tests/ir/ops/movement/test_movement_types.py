@@ -122,7 +122,12 @@ def test_types(name: str, types: list[Type], attrs: dict[str, AnyValue], expecte
         ("nn.pad", [I1], {"pad_width": ((1, 1),), "pad_value": 0.5}, "pad_value=0.5 is not a valid int64"),
         ("nn.depth_to_space", [tensor(1, 6, 2, 2)], {"block_size": 2}, "the number of channels 6 is not a multiple of 4"),
         ("nn.space_to_depth", [tensor(1, 6, 2)], {"block_size": 2}, "must have 4 dimensions"),
-        ("nn.space_to_batch_nd", [tensor(1, 5)], {"block_shape": (2,), "paddings": ((0, 0),)}, "5 elements with their padding are not"),
+        (
+            "nn.space_to_batch_nd",
+            [tensor(1, 5)],
+            {"block_shape": (2,), "paddings": ((0, 0),)},
+            "5 elements with the padding cannot be divided",
+        ),
         ("nn.space_to_batch_nd", [tensor(1)], {"block_shape": (2,), "paddings": ((0, 0),)}, "a batch and 1 spatial dimension"),
         ("nn.batch_to_space_nd", [tensor(3, 5)], {"block_shape": (2,), "crops": ((0, 0),)}, "a batch of 3 is not divisible"),
         ("nn.batch_to_space_nd", [tensor(4, 5)], {"block_shape": (2,), "crops": ((0, -1),)}, "numbers that are not negative"),
