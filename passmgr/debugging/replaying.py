@@ -6,13 +6,14 @@ import math
 import os
 import re
 import stat
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any as AnyValue
 from typing import Final
 
 from passat.ir.argument_checks import FOLDER
-from passat.ir.bounded_read import decode_json
+from passat.ir.bounded_read import decode_json, read_bounded
 from passat.ir.counting import counted
 from passat.ir.dtypes import to_numpy
 from passat.ir.module import IRModule
@@ -27,6 +28,8 @@ from passat.passmgr.passes import Pass
 from passat.passmgr.sequential import PipelineError, Sequential, parse_pipeline
 
 _SECTION: Final = "\n#[metadata]\n"
+_JSON_LIMIT: Final = 1 << 26
+"""Maximum size in bytes of the JSON of a folder."""
 _CONSTANT_FILE: Final = re.compile(r"constant-\d+\.bin")
 
 
@@ -102,14 +105,7 @@ def read_reproducer(folder: str | os.PathLike[str]) -> Reproducer:
     folder = os.fspath(folder)
     if not os.path.isdir(folder):
         raise ReproducerError(f"{folder} is not a folder" if os.path.lexists(folder) else f"there is no folder {folder}")
-    text = _read(folder, JSON_NAME, ", so it is not a crash reproducer")
-    try:
-        data = decode_json(text)
-    except ValueError as error:
-        raise ReproducerError(f"{folder}/{JSON_NAME} is not valid JSON: {error}") from None
-    form = Form(f"{folder}/{JSON_NAME}", data)
-    if form.get("format", int) != FORMAT:
-        raise ReproducerError(f"{folder} has format {data['format']}; this version of Passat reads format {FORMAT}")
+    form = read_form(folder, JSON_NAME, FORMAT, ", so it is not a crash reproducer")
     optional = (str, type(None))
     made = Reproducer(
         folder=folder,
@@ -124,7 +120,7 @@ def read_reproducer(folder: str | os.PathLike[str]) -> Reproducer:
         required_pass=form.names("context.required_pass"),
         disabled_pass=form.names("context.disabled_pass"),
         config=form.get("context.config", dict),
-        data=data,
+        data=form.data,
     )
     made.context()
     return made
@@ -133,12 +129,12 @@ def read_reproducer(folder: str | os.PathLike[str]) -> Reproducer:
 class Form:
     """The untrusted JSON of a file, with checked access. Raises ReproducerError."""
 
-    def __init__(self, file: str, data: object) -> None:
-        self._file, self._data = file, data
+    def __init__(self, file: str, data: AnyValue) -> None:
+        self._file, self.data = file, data
 
     def get(self, path: str, *kinds: type) -> AnyValue:
         """The value at a path of keys, which must be of one of the kinds."""
-        value = self._data
+        value = self.data
         for key in path.split("."):
             if not isinstance(value, dict) or key not in value:
                 raise ReproducerError(f"{self._file} has no {path!r}")
@@ -153,6 +149,18 @@ class Form:
         if not all(isinstance(value, str) for value in values):
             raise ReproducerError(f"{self._file}: {path!r} must be a list of names")
         return tuple(values)
+
+
+def read_form(folder: str, name: str, format: int, so: str = "") -> Form:
+    """The JSON of a file in a folder, which must be of a format. `so` says what its absence means. Raises ReproducerError."""
+    content = _read(folder, name, so, _JSON_LIMIT)
+    try:
+        form = Form(f"{folder}/{name}", decode_json(content))
+    except ValueError as error:
+        raise ReproducerError(f"{folder}/{name} is not valid JSON: {error}") from None
+    if (found := form.get("format", int)) != format:
+        raise ReproducerError(f"{folder} has format {found}; this version of Passat reads format {format}")
+    return form
 
 
 def replay(folder: "str | os.PathLike[str] | Reproducer", pipeline: Pass | None = None) -> Replay:
@@ -272,14 +280,13 @@ def _elements(folder: str, form: Mapping[str, AnyValue]) -> bytes:
     return data
 
 
-def _read(folder: str, name: str, so: str = "") -> bytes:
+def _read(folder: str, name: str, so: str = "", limit: int = sys.maxsize) -> bytes:
     """The contents of a regular file in the folder; links, pipes and devices are rejected."""
     path = os.path.join(folder, name)
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             raise ReproducerError(f"{path} is not a regular file")
-        with open(path, "rb") as file:
-            return file.read()
+        return read_bounded(path, limit)
     except FileNotFoundError:
         raise ReproducerError(f"{folder} has no {name}{so}") from None
     except OSError as error:

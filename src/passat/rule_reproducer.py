@@ -23,14 +23,13 @@ from typing import Final, NamedTuple
 from passat.bisection import CHECKS, INPUTS_NAME, CheckError, make_check, read_leniently, save_programs
 from passat.crash import file_of, keep_model, kept_path, require_rules
 from passat.feeds import GivenInputs, read_inputs, write_inputs
-from passat.ir.bounded_read import decode_json, read_bounded
 from passat.ir.long_words import listed
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, read_model, save
 from passat.judging import Closeness
 from passat.passmgr import PassContext, ReproducerError, Sequential
 from passat.passmgr.debugging.bisect import PassRaisedError
-from passat.passmgr.debugging.replaying import Form
+from passat.passmgr.debugging.replaying import read_form
 from passat.passmgr.debugging.reproducer import context_data, put_file, versions
 from passat.pipelines import build_pipeline, text_of
 from passat.rule_bisection import GuiltyApplication, RuleBisection, rule_files
@@ -43,8 +42,6 @@ from passat.verify import Comparing
 
 FORMAT: Final = 2
 """The version of the folder's format, in `bisection.json`."""
-_LIMIT: Final = 1 << 26
-"""Maximum size of `bisection.json` in bytes."""
 JSON_NAME: Final = "bisection.json"
 SMALLEST: Final = "smallest.onnx"
 _OWN_FILES: Final = ("before.onnx", "after.onnx", SMALLEST, "model.onnx", INPUTS_NAME, "README.txt", JSON_NAME)
@@ -272,16 +269,8 @@ _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
 
 def _read(folder: str) -> dict[str, AnyValue]:
     """The validated content of `bisection.json`. Raises ReproducerError."""
-    path = os.path.join(folder, JSON_NAME)
-    try:
-        data: dict[str, AnyValue] = decode_json(read_bounded(path, _LIMIT))
-    except OSError as error:
-        raise ReproducerError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ReproducerError(f"{path} is not valid JSON: {error}") from None
-    form = Form(path, data)
-    if form.get("format", int) != FORMAT:
-        raise ReproducerError(f"{folder} has format {data['format']}; this version of Passat reads format {FORMAT}")
+    form = read_form(folder, JSON_NAME, FORMAT)
+    path, data = os.path.join(folder, JSON_NAME), dict(form.data)
     for key, kinds in _KINDS.items():
         form.get(key, *kinds)
     for key in ("rules", "context.required_pass", "context.disabled_pass"):
