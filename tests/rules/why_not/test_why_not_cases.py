@@ -460,7 +460,7 @@ CASES: dict[str, Case] = {
         "Busy.sigmoid",
         ops.tanh(long_sum(at("Exp", ops.exp(X)))),
         lambda: rule_pass(Busy),
-        "it fired at 'Add_2' (in Busy), but its result was not extracted: the program costs the same with it (7.059 us), so the original is kept\nit matches at 'Add_3', 'Add_4' and 'Add_5' (in Busy), but it exceeded its budget of 1 matches in an iteration, was banned (back-off), and saturation stopped at the limit of rounds: more than 2 before it ran again\nit matches at 'Add_3' (in Busy), but its right side already exists: Sums.regroup and Sums.swap created it",
+        "it fired at 'Add_2' (in Busy), but its result was not extracted: the program costs the same with it (7.059 us), so the original is kept\nit matches at 'Add_3', 'Add_4' and 'Add_5' (in Busy), but it exceeded its budget of 1 match in an iteration, was banned (back-off), and saturation stopped at the limit of rounds: more than 2 before it ran again\nit matches at 'Add_3' (in Busy), but its right side already exists: Sums.regroup and Sums.swap created it",
         Kind.COSTLIER,
         config={"rules.rounds": 2},
     ),
