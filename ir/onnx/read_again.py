@@ -2,10 +2,11 @@
 of the values that the bodies of If, Loop and Scan capture is known in the bodies, too, and an If whose condition is known is its branch."""
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 import numpy as np
+from onnx import FunctionProto
 
 import passat.ir.ops  # noqa: F401  # importing registers the readers
 from passat.ir.analysis import free_vars
@@ -17,7 +18,8 @@ from passat.ir.folding import keeps_bits
 from passat.ir.infer import InferError, infer_type
 from passat.ir.known import known_value
 from passat.ir.onnx.attributes import has_invalid_text, is_readable, signature_of
-from passat.ir.onnx.opaque import RESERVED, OpaqueOp, own_attributes
+from passat.ir.onnx.opaque import RESERVED, OpaqueOp, is_stateful, opaque_name, own_attributes
+from passat.ir.onnx.scope import inner_nodes
 from passat.ir.onnx.value_types import result_types
 from passat.ir.onnx_mapping import READERS, OnnxNode
 from passat.ir.op import KNOWN_LIMIT, Op, OpTypeError, get_op
@@ -127,15 +129,33 @@ class Branch(NamedTuple):
         return present[0] if len(present) == 1 else Tuple(present, body.span)
 
 
-def _has_custom_calls(branch: Expr) -> bool:
+def local_operators(functions: Iterable[FunctionProto]) -> frozenset[str]:
+    """The operators that local functions define, without those that call custom operators: these are known to whoever has the model."""
+    found: dict[str, set[str]] = {}
+    for function in functions:
+        nodes = (each for node in function.node for each in (node, *inner_nodes(node.attribute)))
+        called = (opaque_name(node.domain, node.op_type) for node in nodes if _is_custom(node.domain, node.op_type))
+        found.setdefault(opaque_name(function.domain, function.name), set()).update(called)
+    while unknown := [name for name, called in found.items() if not called <= found.keys()]:
+        for name in unknown:
+            del found[name]
+    return frozenset(found)
+
+
+def _is_custom(domain: str, op_type: str) -> bool:
+    return bool(domain) and is_stateful(domain, op_type)
+
+
+def _has_custom_calls(branch: Expr, local: Set[str]) -> bool:
     """True for a branch with custom operators: models with these are compared in parts, cut at such nodes, so that none may go."""
-    calls = [node for node in post_order(branch) if isinstance(node, Call)]
-    return any(isinstance(call.op, OpaqueOp) and call.op.domain and call.op.stateful for call in calls)
+    ops = [node.op for node in post_order(branch) if isinstance(node, Call)]
+    return any(isinstance(op, OpaqueOp) and _is_custom(op.domain, op.op_type) and op.name not in local for op in ops)
 
 
-def branch_taken(call: Call) -> Branch | None:
-    """The branch that an If without custom operators takes whose condition is known; None for any other call."""
-    if call.op is not _IF or "bodies" not in call.attrs or any(map(_has_custom_calls, call.args[1:3])):
+def branch_taken(call: Call, local: Set[str] = frozenset()) -> Branch | None:
+    """The branch that an If without custom operators takes whose condition is known; None for any other call. Those that are `local` to the
+    model (`local_operators`) are not custom."""
+    if call.op is not _IF or "bodies" not in call.attrs or any(_has_custom_calls(branch, local) for branch in call.args[1:3]):
         return None
     condition = read_operand(call.args[0])
     if not isinstance(condition, Constant) or condition.data.size != 1:

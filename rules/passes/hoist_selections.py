@@ -59,9 +59,16 @@ class HoistSelections(FunctionPass):
 
 class HoistSelectionsAgain(HoistSelections):
     """HoistSelections after the stage of algebra: of a tensor that was whole only for calls that have been merged, simplified or dropped
-    since, fewer positions are read."""
+    since, fewer positions are read. Opaque nodes are read again before, as the condition of an ONNX `If` may be a constant since then."""
 
-    info = PassInfo(3, "HoistSelections", ["InferType"], provides=("types",), preserves=("types",), after=["CombineParallelBatchMatmul"])
+    info = PassInfo(
+        3,
+        "HoistSelections",
+        ["InferType", "ReadOpaque"],
+        provides=("types",),
+        preserves=("types",),
+        after=["CombineParallelBatchMatmul"],
+    )
 
 
 def selects_each(mod: IRModule) -> bool:

@@ -1,6 +1,6 @@
 """Reads opaque nodes of ONNX again, once more is known of their operands."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,12 +34,22 @@ class ReadOpaque(FunctionPass):
         """Imports the opaque calls of one function again. Skips modules that were not read from ONNX."""
         if "onnx" not in mod.attrs:
             return func
-        made = read_opaque(func)
+        local = _local_operators(mod)
+        made = read_opaque(func, local)
         folds = _FOLDING.info.opt_level <= ctx.opt_level and _FOLDING.info.name not in ctx.disabled_pass
         while folds and made is not func and _has_opaque(made):  # such as a Resize whose sizes follow from those of another one
             func = _folded(made, mod, ctx)
-            made = read_opaque(func)
+            made = read_opaque(func, local)
         return made
+
+
+def _local_operators(mod: IRModule) -> frozenset[str]:
+    functions = mod.attrs["onnx"].model.functions
+    if not functions:
+        return frozenset()
+    from passat.ir.onnx.read_again import local_operators  # needs onnx
+
+    return local_operators(functions)
 
 
 def _folded(function: Function, mod: IRModule, ctx: PassContext) -> Function:
@@ -53,19 +63,19 @@ def _has_opaque(function: Function) -> bool:
     return any(isinstance(node, Call) and isinstance(node.op, OpaqueOp) for node in post_order(function))
 
 
-def read_opaque(function: Function) -> Function:
+def read_opaque(function: Function, local: Set[str] = frozenset()) -> Function:
     """The function with calls of Passat's own operators for equivalent opaque ones, and branches for an `If` on a known condition; itself
-    if there are none."""
+    if there are none. The model defines the operators that are `local`."""
     if not _has_opaque(function):
         return function
     try:
-        body = _read_opaque(function.body, {})
+        body = _read_opaque(function.body, {}, local)
         return function if body is function.body else infer_type(function.with_body(body))
     except InferError:  # the new facts contradict another node: such a model runs, if at all, unchanged
         return function
 
 
-def _read_opaque(root: Expr, values: Mapping[Expr, Expr]) -> Expr:
+def _read_opaque(root: Expr, values: Mapping[Expr, Expr], local: Set[str]) -> Expr:
     """The expression with opaque calls read again, and with values in place of its variables. The bodies of a loop or branch are read when
     its call is, since what they capture is known then."""
     from passat.ir.onnx.read_again import read_again, with_known_captures  # needs onnx
@@ -84,30 +94,30 @@ def _read_opaque(root: Expr, values: Mapping[Expr, Expr]) -> Expr:
                 continue
             known = with_known_captures(new)
             infer_type(known)
-            new = read_again(known) or _taken(known) or _with_read_bodies(known)
+            new = read_again(known) or _taken(known, local) or _with_read_bodies(known, local)
         done[node] = new
     return done[root]
 
 
-def _taken(call: Call) -> Expr | None:
+def _taken(call: Call, local: Set[str]) -> Expr | None:
     """The value of the branch that an `If` with a known condition takes; None for other calls, and if the types of the two differ."""
     from passat.ir.onnx.read_again import branch_taken  # needs onnx
 
-    branch = branch_taken(call)
+    branch = branch_taken(call, local)
     if branch is None:
         return None
     try:
-        body = _read_opaque(branch.function.body, dict(zip(branch.function.params, branch.captured, strict=True)))
+        body = _read_opaque(branch.function.body, dict(zip(branch.function.params, branch.captured, strict=True)), local)
         value = infer_type(branch.results(body))
     except InferError:
         return None
     return value if compatible(call.checked_type, value.checked_type) else None
 
 
-def _with_read_bodies(call: Call) -> Call:
+def _with_read_bodies(call: Call, local: Set[str]) -> Call:
     from passat.ir.onnx.read_again import without_unused_captures  # needs onnx
 
-    args = [read_opaque(arg) if isinstance(arg, Function) else arg for arg in call.args]
+    args = [read_opaque(arg, local) if isinstance(arg, Function) else arg for arg in call.args]
     made = without_unused_captures(call if args == list(call.args) else Call(call.op, args, call.attrs, span=call.span))
     infer_type(made)
     return made
