@@ -199,12 +199,13 @@ def _mapping(
             return None
         if until is not None and node.version >= until:
             return None
-        axes = node.ints(1) if node.version >= input_since and node.has(1) else node.attrs.get("axes")
-        if axes is None and node.has(1):
-            return None
-        if not axes and node.attrs.get("noop_with_empty_axes", 0):
-            return None
         ndim = node.type(0).ndim
+        axes = node.ints(1) if node.version >= input_since and node.has(1) else node.attrs.get("axes")
+        keeps = bool(node.attrs.get("noop_with_empty_axes", 0))
+        if not ndim and node.has(1) and (axes or not keeps):  # ONNX Runtime ignores the axes, but not when it infers shapes and knows them
+            axes = ()
+        elif (axes is None and node.has(1)) or (not axes and keeps):
+            return None
         if axes and not is_reduced(node.type(0), axes):
             return None
         counted = None if not axes else tuple(sorted(axis + ndim if -ndim <= axis < 0 else axis for axis in axes))

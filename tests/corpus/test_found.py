@@ -405,3 +405,31 @@ def test_a_product_with_a_large_mask_stays_one(size: int, expected: list[str]) -
     model = parse(f"g (bool[{size}] q) => (float[{size}] y) <float c = {{3}}> {{ f = Cast<to = 1>(q) y = Mul(f, c) }}")
     result = passat.optimize(model)
     assert [node.op_type for node in result.model.graph.node] == expected
+
+
+@pytest.mark.parametrize("axis", ["zero", "four"])
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_a_scalar_is_reduced_along_any_axis(axis: str, keepdims: int) -> None:
+    """ONNX Runtime ignores the axes, but refuses them when it infers shapes and knows them. It does not fold sizes that are not known."""
+    model = parse(
+        f"""g (float x, int64[n] k) => (float y) <int64[1] zero = {{0}}, int64[1] four = {{4}}> {{
+            s = Shape(k)
+            none = Sub(s, s)
+            axes = Add(none, {axis})
+            y = ReduceL2<keepdims = {keepdims}>(x, axes)
+        }}"""
+    )
+    out, _ = optimize(model, {"x": np.array(-3, np.float32), "k": np.arange(3)})
+    assert [list(node.input) for node in out.graph.node] == [["x"]]
+
+
+def test_a_scalar_that_may_be_reduced_along_no_axis_is_left() -> None:
+    model = parse(
+        """g (float x, int64[n] k) => (float y) {
+            a = NonZero(k)
+            axes = Squeeze(a)
+            y = ReduceL2<keepdims = 0, noop_with_empty_axes = 1>(x, axes)
+        }"""
+    )
+    out, _ = optimize(model, {"x": np.array(-3, np.float32), "k": np.zeros(3, np.int64)})
+    assert operators(out)["ReduceL2"] == 1
