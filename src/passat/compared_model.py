@@ -42,6 +42,13 @@ class ComparedModel:
                 self._is_lean = True
         return model
 
+    @functools.cached_property
+    def has_loop(self) -> bool:
+        """True if a Loop is in the model, its subgraphs or functions."""
+        from passat.ir.onnx.scope import nodes_of  # needs onnx
+
+        return any(node.op_type == "Loop" for node in nodes_of(self.proto))
+
     @property
     def runnable(self) -> ModelSource:
         """The model to load: as given if that is a file, otherwise in memory."""

@@ -266,6 +266,21 @@ def without_elements(value: AnyValue) -> bool:
     return not any(np.size(part) for _, part in flatten(value) if not isinstance(part, str) and part is not None)
 
 
+def is_unscanned(expected: AnyValue, actual: AnyValue) -> bool:
+    """True of tensors that may both be what a Loop without iterations returns for the values of its iterations: ONNX Runtime takes the
+    size 0 where it infers none, and rank 1 where it infers no rank.
+
+    >>> is_unscanned(np.zeros((0, 0, 3)), np.zeros((0, 2, 3))), is_unscanned(np.zeros((0, 4, 3)), np.zeros((0, 2, 3)))
+    (True, False)
+    """
+    if not isinstance(expected, np.ndarray) or not isinstance(actual, np.ndarray) or expected.dtype != actual.dtype:
+        return False
+    left, right = expected.shape, actual.shape
+    if left[:1] != (0,) or right[:1] != (0,):
+        return False
+    return left == (0,) or (len(left) == len(right) and all(size in (0, other) for size, other in zip(left, right, strict=True)))
+
+
 def show(value: AnyValue) -> str:
     """An element as short text."""
     number = value.item() if isinstance(value, np.generic) else value

@@ -655,3 +655,33 @@ def test_rules_compute_with_signaling_nan() -> None:
     model = onnx.parser.parse_model(f"{HEAD}(float[3] x) => (float[3] y) {{ a = Add(x, c) y = Relu(a) }}")
     model.graph.initializer.append(numpy_helper.from_array(np.array(SIGNALING, np.uint32).view(np.float32), "c"))
     assert optimize(model, rules=[Finite]).report.node_count_after == 2
+
+
+def repeated(size: str) -> ModelProto:
+    """A model that repeats zeros of two by three, whose sizes are computed."""
+    return onnx.parser.parse_model(
+        f"""{HEAD}(int64 n) => (float[n, a, b] y) <float zero = {{0}}> {{
+            last, y = Loop(n, , zero)<body = b (int64 i, bool c, float s) => (bool d, float t, float[p, q] z) {{
+                two = Constant<value_ints = [2, {size}]>()
+                none = Constant<value_ints = [0, 0]>()
+                sizes = Add(two, none)
+                d = Identity(c)
+                t = Identity(s)
+                z = ConstantOfShape(sizes)
+            }}>
+        }}"""
+    )
+
+
+def test_sizes_that_only_the_result_knows_are_those_of_a_loop_without_iterations() -> None:
+    """ONNX Runtime returns the shape [0, 0, 0] for the original, whose sizes it does not infer."""
+    original = repeated("3")
+    result = optimize(original, inputs={"n": np.array(0)})
+    assert "Add" not in str(result.model)
+    assert Runner(original).run({"n": np.array(0)})[0].shape == (0, 0, 0)
+    assert Runner(result.model).run({"n": np.array(0)})[0].shape == (0, 2, 3)
+    assert result.report.verification is not None
+    assert result.report.verification.equal
+    report = compare_models(original, optimize(repeated("4"), verify=False).model)
+    assert report.equal is False
+    assert "has shape" in report.mismatch

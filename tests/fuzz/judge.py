@@ -204,7 +204,21 @@ def compared(case: Case, result: ModelProto, settings: Settings) -> Finding | No
             sentence = _beyond_rounding(case, i, want, got, settings)
         if sentence and not _has_what_does_not_fit(case.model, feed) and not _has_what_is_not_followed(case.model, feed):
             return Finding("values", sentence, feed=i)
+    failure = _failure_when_optimized(result, case.feeds)
+    if failure and _REUSED not in failure and not _failure_when_optimized(case.model, case.feeds):
+        return Finding("fails when optimized", failure)
     return None
+
+
+def _failure_when_optimized(model: ModelProto, feeds: Iterable[Mapping[str, Any]]) -> str:
+    """Why a model does not load or run with ONNX Runtime's default optimizations, which may end its process; empty if it does."""
+    try:
+        runner = Runner(model, threads=1, optimize="all", apart=True)
+        for feed in feeds:
+            runner.run(feed)
+    except Exception as error:  # ONNX Runtime has no exception class for what it rejects
+        return _told(error)
+    return ""
 
 
 def _reuses_wrong_memory(model: ModelProto, feed: Mapping[str, Any]) -> bool:

@@ -54,6 +54,16 @@ CHAIN = "g (float[2,3] x, float[3] y) => (float[2,3] a, float[2,3] b) { n = Neg(
 X, Y = np.array([[1, -2, 3], [0.5, 0, -1]], np.float32), np.array([1, 2, -3], np.float32)
 
 
+def test_a_result_that_only_runs_without_optimizations_is_found() -> None:
+    case = parse("g (float x) => (float y) { y = Abs(x) }", x=np.array(-3, np.float32))
+    text = "g (float x) => (float y) <int64[1] one = {1}> { axes = Sub(one, one) y = ReduceL2<keepdims = 0>(x, axes) }"
+    other = parse(text, x=np.array(-3, np.float32)).model
+    found = judge.compared(case, other, EXACT)
+    assert found is not None
+    assert found.kind == "fails when optimized"
+    assert judge.compared(replace(case, model=other), other, EXACT) is None
+
+
 def test_a_wrong_operator_is_found_and_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     swapping(monkeypatch, "Sub", "Add")
     case = parse(CHAIN, x=X, y=Y)
