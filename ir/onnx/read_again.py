@@ -130,7 +130,7 @@ class Branch(NamedTuple):
 
 
 def local_operators(functions: Iterable[FunctionProto]) -> frozenset[str]:
-    """The operators that local functions define, without those that call custom operators: these are known to whoever has the model."""
+    """The operators that local functions define, without those that call custom operators."""
     found: dict[str, set[str]] = {}
     for function in functions:
         nodes = (each for node in function.node for each in (node, *inner_nodes(node.attribute)))

@@ -410,7 +410,7 @@ def test_a_product_with_a_large_mask_stays_one(size: int, expected: list[str]) -
 @pytest.mark.parametrize("axis", ["zero", "four"])
 @pytest.mark.parametrize("keepdims", [0, 1])
 def test_a_scalar_is_reduced_along_any_axis(axis: str, keepdims: int) -> None:
-    """ONNX Runtime ignores the axes, but refuses them when it infers shapes and knows them. It does not fold sizes that are not known."""
+    """ONNX Runtime ignores the axes, but rejects them when it infers shapes and knows them. It does not fold sizes that are not known."""
     model = parse(
         f"""g (float x, int64[n] k) => (float y) <int64[1] zero = {{0}}, int64[1] four = {{4}}> {{
             s = Shape(k)
