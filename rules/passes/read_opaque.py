@@ -10,11 +10,13 @@ from passat.ir.module import IRModule
 from passat.ir.onnx.opaque import OpaqueOp
 from passat.ir.op import get_op
 from passat.ir.traverse import children, post_order, with_children
-from passat.ir.types import compatible
+from passat.ir.types import IncompleteType, compatible, leaves
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.passes.simplify import dynamic_to_static
 
 _IDENTITY: Final = get_op("onnx.Identity")
+_SHAPES_DIFFER: Final = 11
+"""The opset from which on the branches of an `If` may have different shapes."""
 _FOLDING: Final = dynamic_to_static()
 
 
@@ -111,7 +113,19 @@ def _taken(call: Call, local: Set[str]) -> Expr | None:
         value = infer_type(branch.results(body))
     except InferError:
         return None
-    return value if compatible(call.checked_type, value.checked_type) else None
+    return value if compatible(call.checked_type, value.checked_type) and not _loses_rank(call, value) else None
+
+
+def _loses_rank(call: Call, value: Expr) -> bool:
+    """True if the rank of a branch is unknown, but known of the other one, as ONNX Runtime requires of the results of a Scan's body: before
+    opset 11 both branches of an `If` have one shape, so that either tells it."""
+    if call.attrs["opset"] >= _SHAPES_DIFFER or _has_rank(value):
+        return False
+    return any(_has_rank(branch.body) for branch in call.args[1:3] if isinstance(branch, Function))
+
+
+def _has_rank(value: Expr) -> bool:
+    return not any(isinstance(type_, IncompleteType) for type_ in leaves(value.checked_type))
 
 
 def _with_read_bodies(call: Call, local: Set[str]) -> Call:

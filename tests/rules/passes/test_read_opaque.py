@@ -240,6 +240,23 @@ def test_a_condition_that_only_algebra_computes(nodes: str, left: set[str]) -> N
     assert set(histogram(result.model)) == left
 
 
+SCANNED = """<ir_version: 9, opset_import: ["": OPSET]> g (float[2, 1] s, float[n, 3] x) => (float[2, 1] t, float[n, a, b] y) <bool yes = {1}, bool[1] keep = {1}> {
+    t, y = Scan<num_scan_inputs = 1, body = h (float[2, 1] u, float[3] row) => (float[2, 1] v, float[c, d] w) {
+        v = Neg(u)
+        w = If(yes)<then_branch = a () => (r) { r = Compress<axis = 1>(u, keep) }, else_branch = e () => (r) { r = Exp(u) }>
+    }>(s, x)
+}"""
+
+
+@pytest.mark.parametrize(("opset", "stays"), [(10, True), (11, False)])
+def test_a_branch_of_unknown_rank_is_not_taken_if_the_other_one_tells_the_rank(opset: int, stays: bool) -> None:
+    """ONNX Runtime runs no Scan whose body returns a tensor of unknown rank, and before opset 11 an If has the rank of either branch."""
+    model = parser.parse_model(SCANNED.replace("OPSET", str(opset)))
+    assert ("onnx.If" in operators(run(ReadOpaque(), from_onnx(model))["main"])) == stays
+    if stays:
+        assert optimize(model, verify=True).model is not None
+
+
 CALLS = """<ir_version: 9, opset_import: ["": 18, "my.own": 1, "my.co": 1]> g (float[b, 4] x) => (float[b, 4] y) <bool c = {1}> {
     y = If(c)<then_branch = t () => (r) { r = my.own.outer(x) }, else_branch = e () => (r) { r = Exp(x) }>
 }
