@@ -46,6 +46,7 @@ class SamplingHints:
         self.pattern = pattern
         wanted = [guard.args for guard in guards if "not" not in guard.function.__name__.split("_")]
         self.literals = tuple(dict.fromkeys(_numbers((pattern, *others, wanted))))
+        self.leaves = {name: node for node in subterms(pattern) if (name := name_of(node)) is not None}
         self.constants = {node.name for node in subterms(pattern) if isinstance(node, PConst)}
         self.looked_at = {name for guard in guards if _READS.search(guard.function.__name__) for name in tensor_holes(guard.args)}
         self.plain = list(_plain([guard.args for guard in guards]))
@@ -70,7 +71,8 @@ class SamplingHints:
         way = sampler.generator.random()
         found: str = sampler.pick(FLOAT_TYPES if way < 0.5 else ALL_TYPES if way < 0.95 else RARE_TYPES)
         if self.lags(found) and not sampler.chance(_STUBBORN):
-            found = sampler.pick([other for other in ALL_TYPES if not self.lags(other)] or [found])
+            lagging = {kind for kind in map(_kind, ALL_TYPES) if self._is_stuck(kind)}
+            found = sampler.pick([other for other in ALL_TYPES if _kind(other) not in lagging and not self._is_stuck(other)] or [found])
         return found
 
     def lags(self, dtype: str) -> bool:
@@ -177,7 +179,6 @@ class _Drawer:
         self.plan = plan
         self.around = Around(sampler, dtype, hints.base(sampler), [])
         self.types: dict[Key, Type] = {}
-        self.names: dict[str, Key] = {}
         self.attrs: dict[Key, Attrs] = {}
         self.holes: dict[str, AnyValue] = {}
         self.values: dict[Key, Tensor] = {}
@@ -191,9 +192,7 @@ class _Drawer:
         found = self.types.get(node.key)
         if found is not None:
             return found
-        name = name_of(node)
-        if name is not None:
-            self.names[name] = node.key
+        if name_of(node) is not None:
             return None
         if isinstance(node, PTuple):
             fields = [self.visit(field) for field in node.fields]
@@ -368,10 +367,7 @@ class _Drawer:
         constants: dict[str, Value] = {}
         inputs: dict[str, Value] = {}
         asked: set[str] = set()
-        for node in subterms(hints.pattern):
-            name = name_of(node)
-            if name is None or name in types:
-                continue
+        for name, node in hints.leaves.items():
             type_ = types[name] = self.types.get(node.key) or TensorType(self.around.shape(), self.around.dtype)
             if isinstance(type_, TensorType) and not type_.is_static:
                 raise Unfit(f"the size of {name} is not known before run time: {type_!r}")

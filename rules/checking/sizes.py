@@ -1,4 +1,4 @@
-"""Ranks, sizes and attributes that satisfy comparisons: the shapes for which `x.shape[0] % 8 == 0` and `x.ndim == 2` hold."""
+"""Ranks, sizes, attributes and single numbers that satisfy comparisons: shapes for which `x.shape[0] % 8 == 0` and `x.ndim == 2` hold."""
 
 import inspect
 import math
@@ -9,17 +9,26 @@ from typing import Any as AnyValue
 from passat.rules import attribute_arithmetic as arithmetic
 from passat.rules.checking.case import Key
 from passat.rules.checking.sampler import Sampler
-from passat.rules.guards import Reject, dtype_of
+from passat.rules.guards import Reject, dtype_of, scalar_of
 from passat.rules.pattern import AttrHole, Computed, Pattern
 from passat.rules.samples import Sample
 
 if TYPE_CHECKING:
     from passat.rules.checking.plan import Plan
 
-_RANK, _SIZES, _ITEM, _DTYPE, _SUM, _DIFFERENCE, _PRODUCT, _QUOTIENT, _REMAINDER = (
+_RANK, _SIZES, _ITEM, _DTYPE, _SCALAR, _SUM, _DIFFERENCE, _PRODUCT, _QUOTIENT, _REMAINDER = (
     inspect.unwrap(each)
     for each in (
-        *(arithmetic.rank, arithmetic.sizes, arithmetic.item, dtype_of, arithmetic.sum_of, arithmetic.difference, arithmetic.product),
+        *(
+            arithmetic.rank,
+            arithmetic.sizes,
+            arithmetic.item,
+            dtype_of,
+            scalar_of,
+            arithmetic.sum_of,
+            arithmetic.difference,
+            arithmetic.product,
+        ),
         *(arithmetic.floor_quotient, arithmetic.remainder),
     )
 )
@@ -91,6 +100,8 @@ class Sizes:
                 self._ranks.setdefault(term.key, math.ceil(wanted))
             elif part.function is _SIZES and isinstance(wanted, tuple):
                 self._plan.settle(term, Sample(shape=wanted))
+            elif part.function is _SCALAR and isinstance(wanted, (int, float)):
+                self._plan.settle(term, Sample(elements=(wanted,)))
             elif part.function is _DTYPE and isinstance(wanted, str):
                 self._plan.settle(term, Sample(dtype=wanted))
 

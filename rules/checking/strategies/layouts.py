@@ -1,17 +1,19 @@
 """Strategies of guards of layouts, windows and blocks: images, pools, paddings."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from passat.ir.ops.blocked_layouts import joined_shape, without_blocks
 from passat.ir.ops.windows import SPATIAL
 from passat.rules.checking.sampler import Sampler
+from passat.rules.library.batch_norm import scales_axis
 from passat.rules.library.blocked_layouts import has_whole_axes, is_beside, leads_to_blocks, leads_to_whole_axes, leaves_blocks, returns
-from passat.rules.library.exchanges import fits_inside
+from passat.rules.library.exchanges import fits_inside, mixes_channels
 from passat.rules.library.layouts import has_part, lays_out, moves_blocks
 from passat.rules.library.lowering import is_over_plane
-from passat.rules.library.raising import are_groups, is_per_channel
+from passat.rules.library.raising import are_groups, are_same_axes, is_about, is_epsilon, is_of_axes, is_per_channel, is_trailing
 from passat.rules.library.windows import dilates, fits_window, is_least, is_least_finite, pads_space
 from passat.rules.samples import Sample, Samples, always, strategy_for
 
@@ -132,6 +134,14 @@ def _dilated(sampler: Sampler, b: Sample, k: Sample, p: Sample, q: Sample, attrs
     ]
 
 
+# ---- batch_norm
+
+
+@strategy_for(scales_axis)
+def _scaled_and_shifted(sampler: Sampler, attrs: Sample, whole: Sample, axis: int) -> Samples:
+    return [Sample(value={"center": True, "scale": True, "axis": axis}), None]
+
+
 # ---- lowering
 
 
@@ -153,7 +163,53 @@ def _one_in_the_middle(sampler: Sampler, small: Sample, large: Sample, v: Sample
     return [*attrs, Sample((outputs, inputs, 1, 1)), Sample((outputs, inputs, 3, 3))]
 
 
+@strategy_for(mixes_channels)
+def _one_place(sampler: Sampler, attrs: Sample, v: Sample) -> Samples:
+    """Without padding and strides; the kernel has as many axes as the weight, if they are known, or two."""
+    rank = len(v.shape) - 2 if v.shape is not None and len(v.shape) > 2 else 0
+    said = {"strides": 1, "padding": 0}
+    return [Sample(value=said), Sample((*v.shape[:2], *(1,) * rank) if v.shape is not None and rank else None)]
+
+
 # ---- raising
+
+
+@strategy_for(is_epsilon)
+def _an_epsilon(sampler: Sampler, c: Sample) -> Samples:
+    return [Sample((1,) * sampler.pick((0, 0, 1)), "float32", elements=(sampler.pick((1e-5, 1e-3, 0.1, 0.0, 1e-12)),))]
+
+
+@strategy_for(is_about)
+def _about(sampler: Sampler, c: Sample, value: float, x: Sample) -> Samples:
+    return [Sample((1,) * sampler.pick((0, 0, 0, 1)), elements=(value,)), None, None]
+
+
+@strategy_for(is_trailing)
+def _last_axes(sampler: Sampler, axis: Sample, x: Sample) -> Samples:
+    shape = x.shape or sampler.shape(1)
+    count = min(sampler.pick((1, 1, 2, 3)), len(shape))
+    return [Sample(value=_named(sampler, range(len(shape) - count, len(shape)), len(shape))), Sample(shape)]
+
+
+@strategy_for(are_same_axes)
+def _same_axes(sampler: Sampler, one: Sample, other: Sample, x: Sample) -> Samples:
+    if one.value is None or x.shape is None:
+        return None
+    axes = one.value if isinstance(one.value, tuple) else (one.value,)
+    return [None, Sample(value=_named(sampler, axes, len(x.shape))), None]
+
+
+def _named(sampler: Sampler, axes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Some axes in any order, each from the front or from the end."""
+    order = sampler.generator.permutation(len(axes)) if sampler.chance(0.3) else range(len(axes))
+    return tuple(axes[i] % rank - sampler.pick((0, 0, rank)) for i in order)
+
+
+@strategy_for(is_of_axes)
+def _of_axes(sampler: Sampler, g: Sample, x: Sample, axis: Sample) -> Samples:
+    if x.shape is None or not isinstance(axis.value, tuple):
+        return None
+    return [Sample(x.shape[len(x.shape) - len(axis.value) :]), None, None]
 
 
 @strategy_for(are_groups)

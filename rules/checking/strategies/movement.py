@@ -6,10 +6,12 @@ from typing import Any as AnyValue
 
 import numpy as np
 
+from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.op import Op
+from passat.ir.ops.elementwise import finite_limits
 from passat.ir.ops.slicing import END
 from passat.rules.checking.sampler import Sampler
-from passat.rules.library.arithmetic import always_wins, is_unit, is_zero_of
+from passat.rules.library.arithmetic import always_wins, binds_nothing, is_unit, is_zero_of
 from passat.rules.library.commuting import is_no_scalar
 from passat.rules.library.data_movement import are_adjacent, is_split_where_joined, is_whole_split, part_slice
 from passat.rules.library.dynamic_shapes import (
@@ -22,10 +24,11 @@ from passat.rules.library.dynamic_shapes import (
     names_all_in_order,
 )
 from passat.rules.library.gathers import are_along_one_axis, are_single
-from passat.rules.library.index_arithmetic import is_above_zero, is_below_zero, is_index
+from passat.rules.library.index_arithmetic import fits, is_above_zero, is_below_zero, is_index
 from passat.rules.library.index_forms import multiply_to
 from passat.rules.library.index_logic import contradicts, is_at_most, is_truth, never_meet, never_negative_together, one_is_negative
-from passat.rules.library.reductions import is_count
+from passat.rules.library.reductions import is_count, reduces_copies
+from passat.rules.library.relay_forms import is_product
 from passat.rules.library.views import keeps_batches
 from passat.rules.samples import Sample, Samples, Strategy, always, strategy_for
 
@@ -203,7 +206,38 @@ def _the_count(sampler: Sampler, c: Sample, attrs: Sample, x: Sample, inverted: 
     return [Sample((), elements=(1 / max(count, 1) if inverted else float(count),)), Sample(value=value), Sample(shape)]
 
 
+@strategy_for(reduces_copies)
+def _some_copies(sampler: Sampler, attrs: Sample, x: Sample, wide: Sample) -> Samples:
+    shape = x.shape or sampler.shape(1)
+    axes = tuple(axis for axis, dim in enumerate(shape) if dim == 1 or sampler.chance(0.4))
+    once = shape if x.shape is not None else tuple(1 if axis in axes else dim for axis, dim in enumerate(shape))
+    whole = tuple(sampler.full() if axis in axes else dim for axis, dim in enumerate(once))
+    named = tuple(axis - sampler.pick((0, len(shape))) for axis in axes if once[axis] == 1)
+    return [Sample(value={"axis": named, "keepdims": True, "exclude": False}), Sample(once), Sample(whole)]
+
+
 # ---- arithmetic
+
+
+@strategy_for(binds_nothing)
+def _wide_bounds(sampler: Sampler, attrs: Sample, x: Sample) -> Samples:
+    dtype = sampler.pick(("int8", "uint8", "int32", "uint32", "float32", "float16")) if x.dtype is None else x.dtype
+    lowest, highest = finite_limits(to_numpy(dtype))
+    low, high = sampler.pick((None, float(lowest), -np.inf)), sampler.pick((None, float(highest), np.inf))
+    if dtype not in FLOATS:
+        low, high = (None if limit is None or np.isinf(limit) else int(limit) for limit in (low, high))
+    return [Sample(value={"a_min": low, "a_max": high}), Sample(dtype=dtype)]
+
+
+@strategy_for(is_product)
+def _of_roots(sampler: Sampler, b: AnyValue, c: AnyValue, x: Sample) -> Samples:
+    """Coefficients of a product of two sums; some of them may be numbers of the rule."""
+    p, q = sampler.pick((0, 1, 1, 2, -1, 3, 0.5)), sampler.pick((0, 1, 1, 2, -1, 3, -0.5))
+    if not isinstance(c, Sample):
+        q = c / (p or 1)
+    elif not isinstance(b, Sample):
+        q = b - p
+    return [Sample(value=p + q), Sample(value=p * q), None]
 
 
 @strategy_for(is_unit)
@@ -230,6 +264,7 @@ def _an_index(sampler: Sampler, x: Sample) -> Samples:
     return [Sample(shape=(), dtype=sampler.pick(("int64", "int64", "int32")))]
 
 
+strategy_for(fits)(always(Sample(elements=(0, 1, -1, 2**31 - 1, -(2**31), 70000))))
 strategy_for(is_above_zero)(always(Sample(shape=(), elements=(1, 2, 3, 4, 8))))
 strategy_for(is_below_zero)(always(Sample(shape=(), elements=(-1, -2, -3, -8))))
 

@@ -18,8 +18,8 @@ from passat.rules.library.attention import (
 )
 from passat.rules.library.grouped_heads import is_shared_by_heads, merges_groups, repeats_heads_in_groups
 from passat.rules.library.hidden_state import are_experts, is_batch_of_vectors, repeats_rows
-from passat.rules.library.masks import casts_in_range_where_read, counts_up, is_past_the_bend, leaves_part, takes_all_in_order
-from passat.rules.library.products import is_product_bias, is_row_bias, is_scalar, makes_heads, moves_heads
+from passat.rules.library.masks import casts_in_range_where_read, counts_up, is_past_the_bend, is_smaller, leaves_part, takes_all_in_order
+from passat.rules.library.products import is_product_bias, is_row_bias, is_scalar, keeps_rows, makes_heads, moves_heads
 from passat.rules.provenance.stacked_rows import cuts_rows, is_one_row, is_stack_of_rows, stacks_alike
 from passat.rules.samples import Sample, Samples, always, strategy_for
 
@@ -103,6 +103,13 @@ def _a_half(sampler: Sampler, attrs: Sample, x: Sample, which: int) -> Samples:
 @strategy_for(is_past_the_bend)
 def _past_the_bend(sampler: Sampler, c: Sample) -> Samples:
     return [Sample((1,) * sampler.integer(0, 1), elements=(sampler.pick((20.0, 24.0, 40.0)),))]
+
+
+@strategy_for(is_smaller)
+def _a_mask_and_scores(sampler: Sampler, y: Sample, x: Sample) -> Samples:
+    large = x.shape if x.shape is not None and len(x.shape) > 2 else tuple(sampler.full() for _ in range(sampler.pick((3, 3, 4))))
+    small = tuple(1 if sampler.chance(0.4) else dim for dim in large[sampler.integer(0, len(large) - 2) :])
+    return [Sample(small), Sample(large)]
 
 
 @strategy_for(casts_in_range_where_read)
@@ -189,6 +196,12 @@ def _one_mask(sampler: Sampler, m: Sample) -> Samples:
 def _a_row_and_a_matrix(sampler: Sampler, b: Sample, product: Sample) -> Samples:
     matrix = product.shape if product.shape is not None and len(product.shape) == 2 else (sampler.full(), sampler.full())
     return [Sample(matrix[1:]), Sample(matrix)]
+
+
+@strategy_for(keeps_rows)
+def _rows(sampler: Sampler, x: Sample, flat: Sample) -> Samples:
+    shape = x.shape if x.shape is not None and len(x.shape) > 1 else tuple(sampler.dim() for _ in range(sampler.pick((2, 3, 3, 4))))
+    return [Sample(shape), Sample((math.prod(shape[:-1]), shape[-1]))]
 
 
 @strategy_for(is_product_bias)
