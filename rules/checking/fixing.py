@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from passat.ir.op import REQUIRED, Op
+from passat.ir.tensor import Array
 from passat.rules import guards as library
 from passat.rules.attribute_arithmetic import equals
-from passat.rules.checking.trial import Trier, Verdict
+from passat.rules.checking.case import flatten
+from passat.rules.checking.trial import Trial, Trier, Verdict
 from passat.rules.checking.trying import WRONG, Checked, tried, triers
 from passat.rules.engine.bindings import Bindings
 from passat.rules.expansion import with_parts
@@ -168,12 +170,14 @@ class _Evidence:
         self.guards = list(_guards(rule))
         self.probes = {trier.pattern.key: trier for trier in _probes(rule)}
         self.good = self.wrong = self._table(())
+        self.has_empty = False
 
     def add(self, checked: Checked) -> None:
         """Adds matches of the instances of the rule, of another form of it, or of one with guards."""
         good, wrong = self._matches(checked)
         self.good = np.hstack([self.good, self._table(good)])
         self.wrong = np.hstack([self.wrong, self._table(wrong)])
+        self.has_empty |= any(not array.size for _, trial in checked.wrong for array in _arrays(trial))
 
     def _table(self, matches: Sequence[Match]) -> "npt.NDArray[np.bool_]":
         return np.array([_holding(self.guards, match) for match in matches], bool).reshape(len(matches), len(self.guards)).T
@@ -197,6 +201,8 @@ class _Evidence:
         if not self.wrong.shape[1]:
             return ()
         places = np.flatnonzero((self.good.sum(1) >= least) & (self.wrong.sum(1) < self.wrong.shape[1])).tolist()
+        if not self.has_empty:  # the guard also rejects unknown sizes, which is not its purpose
+            places = [i for i in places if self.guards[i].function.__name__ != "is_not_empty"]
         alone = [i for i in places if not self.wrong[i].any()]
         found = [(-self._plain(i) * float(self.good[i].sum()), [i]) for i in alone]
         # "Integers do not round" is never the intended guard.
@@ -209,6 +215,12 @@ class _Evidence:
 
     def _plain(self, i: int) -> float:
         return _OF_TERMS if any(isinstance(arg, (PCall, PGet)) for arg in self.guards[i].args) else 1.0
+
+
+def _arrays(trial: Trial) -> list[Array]:
+    """The operands and the results of an instance."""
+    operands = [tensor.numpy() for value in (*trial.case.inputs.values(), *trial.case.constants.values()) for tensor in flatten(value)]
+    return [*operands, *trial.left_value]
 
 
 def _probes(rule: Rule) -> Iterator[Trier]:

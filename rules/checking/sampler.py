@@ -71,7 +71,7 @@ class Sampler:
 
 
 Odd = Literal["plain", "endless", "extreme"]
-"""The kind of elements: ordinary; with infinities and NaN, which rounding does not change; or with any special values."""
+"""The kind of elements: ordinary; with infinities, NaN and extreme integers, which rounding does not change; or with any special values."""
 PLAIN: Final[Odd] = "plain"
 ENDLESS: Final[Odd] = "endless"
 EXTREME: Final[Odd] = "extreme"
@@ -88,11 +88,19 @@ _NUMBERS: Final[dict[Odd, tuple[float, ...]]] = {
 }
 _ODD: Final = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 1e-40, 3e38, 1e-6, 7e4])
 _ENDLESS: Final = np.array([0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 2.0])
+_INF: Final = float("inf")
+_FEW: Final[dict[Odd, tuple[tuple[float, ...], ...]]] = {
+    ENDLESS: ((_INF,), (-_INF,), (_INF, -_INF), (0.0,), (0.0, _INF), (0.0, 1.0, -1.0)),
+    EXTREME: ((-0.0,), (-0.0,), (0.0, -0.0), (_INF,), (_INF, -_INF), (0.0, 1.0, -1.0), (1e-40,), (3e38,)),
+}
+"""Numbers of special arrays with few of them: a sum is -0.0 only if all its terms are."""
+_OF_FEW: Final = 0.2
+"""Probability of such an array."""
 
 
 def draw_array(generator: "np.random.Generator", shape: Sequence[int], dtype: str, odd: Odd = PLAIN) -> Array:
     """A random array. Ordinary floats are occasionally small integers. Of extreme arrays, half of the floats and some of the integers are
-    special values."""
+    special values, or all are of a few numbers."""
     kind = to_numpy(dtype)
     shape = tuple(shape)
     if dtype == "bool":
@@ -100,14 +108,18 @@ def draw_array(generator: "np.random.Generator", shape: Sequence[int], dtype: st
     if dtype in COMPLEX:
         return np.asarray(generator.normal(size=shape) + 1j * generator.normal(size=shape)).astype(kind)
     if dtype not in FLOATS:
-        return _integers(generator, shape, kind, odd == EXTREME)
+        return _integers(generator, shape, kind, odd != PLAIN)
     if odd == PLAIN and generator.random() < 0.25:
         values = np.asarray(generator.integers(-3, 4, shape), np.float64)
     else:
         values = np.asarray(generator.normal(size=shape))
     if odd != PLAIN:
         some, share = (_ODD, 0.5) if odd == EXTREME else (_ENDLESS, 0.2)
-        values = np.where(generator.random(shape) < share, some[generator.integers(len(some), size=shape)], values)
+        if generator.random() < _OF_FEW:
+            few = np.array(_FEW[odd][generator.integers(len(_FEW[odd]))])
+            values = few[generator.integers(len(few), size=shape)]
+        else:
+            values = np.where(generator.random(shape) < share, some[generator.integers(len(some), size=shape)], values)
     with np.errstate(all="ignore"):
         return np.asarray(values).astype(kind)
 

@@ -190,6 +190,11 @@ class Trier:
         if not rewrites:
             reason = str(rejections[0]) if rejections else "the left side does not match its own instance"
             return Trial(Verdict.REJECTED if matched else Verdict.UNMATCHED, case, reason, rejections, program), iter(())
+        if case.unknown:  # kernels may broadcast where an operator does not
+            try:
+                build(self.pattern, case._replace(unknown={}, computed={}))
+            except Unfit as unfit:
+                return Trial(Verdict.UNFIT, case, str(unfit)), iter(())
         evaluation = Evaluation({program.params[name]: value for name, value in case.inputs.items() if name in program.params})
         try:
             left = evaluation(program.body)

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from passat.ir.op import list_ops
+from passat.rules.checking.broadcasting import Broadcasts
 from passat.rules.checking.case import Case, Unfit
 from passat.rules.checking.draw import SamplingHints, draw, varied
 from passat.rules.checking.report import Finding, RuleReport, count
@@ -142,6 +143,7 @@ def try_many(
     if trier.inner is not None:
         hints.want_constants()  # most facts follow from those of constants
     sampler = Sampler(generator)
+    broadcasts = Broadcasts(sampler)
     found: list[Case] = []
     accepted = 0
     reasons: Counter[str] = Counter()
@@ -177,6 +179,19 @@ def try_many(
         explained = not trial.rejections or trial.rejections[0].reason != UNEXPLAINED
         reasons[trial.reason if explained else f"instance {turn}"] += 1
         _count(checked, trier, trial)
+        if trial.verdict is Verdict.AGREES:
+            _try_broadcast(checked, trier, broadcasts, case)
+
+
+def _try_broadcast(checked: Checked, trier: Trier, broadcasts: Broadcasts, case: Case) -> None:
+    """Tries an instance that is made from an accepted one. It counts only if it is wrong, since it is not independent."""
+    other = broadcasts.of(case)
+    if other is not None:
+        trial = trier.try_case(other)
+        broadcasts.note(trial)
+        if trial.verdict in WRONG:
+            checked.report.drawn += 1
+            _count(checked, trier, trial)
 
 
 def _ill_typed(checked: Checked, reason: str) -> None:

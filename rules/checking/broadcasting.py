@@ -1,0 +1,59 @@
+"""Instances in which an input broadcasts along an axis whose size is unknown, which neither types nor guards show: `x + 0` has more
+elements than `x` if `x` turns out to have size 1. Random sizes seldom do this, so such instances are made from accepted ones."""
+
+from typing import Final
+
+from passat.ir.tensor import Tensor
+from passat.ir.types import TensorType
+from passat.rules.checking.case import Case
+from passat.rules.checking.sampler import Sampler
+from passat.rules.checking.trial import Trial, Verdict
+
+_SHARE: Final = 0.5
+"""Probability of making an instance from an accepted one."""
+_PATIENCE: Final = 8
+"""Number of ill-typed instances after which a rule is taken for one without broadcasts, if fewer than one in as many was not."""
+
+
+class Broadcasts:
+    """Makes such instances of one rule, until its operators turn out not to broadcast."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self._sampler = sampler
+        self._fit = self._unfit = 0
+
+    def of(self, case: Case) -> Case | None:
+        """An instance made from an accepted one; None if there is none, or by chance."""
+        ends = self._unfit >= _PATIENCE * (1 + self._fit)
+        return None if ends or not self._sampler.chance(_SHARE) else narrowed(case, self._sampler)
+
+    def note(self, trial: Trial) -> None:
+        """Records the result of an instance."""
+        if trial.verdict in (Verdict.UNFIT, Verdict.UNDEFINED):
+            self._unfit += 1
+        else:
+            self._fit += 1
+
+
+def narrowed(case: Case, sampler: Sampler) -> Case | None:
+    """The case with one input whose size along an axis, or along all axes, is 1 but unknown; None if all sizes are 1 or fixed."""
+    open_ = {
+        name: [axis for axis, dim in enumerate(value.shape) if dim > 1]
+        for name, value in case.inputs.items()
+        if isinstance(value, Tensor) and name not in case.asked
+    }
+    names = [name for name, axes in open_.items() if axes]
+    if not names:
+        return None
+    name = sampler.pick(names)
+    axes = open_[name] if sampler.chance(0.2) else [sampler.pick(open_[name])]
+    value = case.inputs[name]
+    assert isinstance(value, Tensor)
+    array = value.numpy()[tuple(slice(1) if axis in axes else slice(None) for axis in range(value.ndim))]
+    unnamed = sampler.chance(0.5)
+    return case._replace(
+        types={**case.types, name: TensorType(array.shape, value.dtype)},
+        inputs={**case.inputs, name: Tensor.dense(array, value.dtype)},
+        unknown={**case.unknown, **{(name, axis): "?" if unnamed else f"{name}{axis}" for axis in axes}},
+        computed={},
+    )
