@@ -7,32 +7,30 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType
 from passat.rules.checking.case import Case
 from passat.rules.checking.sampler import Sampler
-from passat.rules.checking.trial import Trial, Verdict
+from passat.rules.checking.trial import COMPARED, Trial
 
 _SHARE: Final = 0.5
 """Probability of making an instance from an accepted one."""
-_PATIENCE: Final = 8
-"""Number of ill-typed instances after which a rule is taken for one without broadcasts, if fewer than one in as many was not."""
+_PATIENCE: Final = 20
+"""Number of instances of which at least one must be compared, or no more are made: operators do not broadcast, or guards see to it."""
 
 
 class Broadcasts:
-    """Makes such instances of one rule, until its operators turn out not to broadcast."""
+    """Makes such instances of one rule, until it turns out that none is accepted."""
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
-        self._fit = self._unfit = 0
+        self._made = self._compared = 0
 
     def of(self, case: Case) -> Case | None:
         """An instance made from an accepted one; None if there is none, or by chance."""
-        ends = self._unfit >= _PATIENCE * (1 + self._fit)
+        ends = self._made >= _PATIENCE * (1 + self._compared)
         return None if ends or not self._sampler.chance(_SHARE) else narrowed(case, self._sampler)
 
     def note(self, trial: Trial) -> None:
         """Records the result of an instance."""
-        if trial.verdict in (Verdict.UNFIT, Verdict.UNDEFINED):
-            self._unfit += 1
-        else:
-            self._fit += 1
+        self._made += 1
+        self._compared += trial.verdict in COMPARED
 
 
 def narrowed(case: Case, sampler: Sampler) -> Case | None:

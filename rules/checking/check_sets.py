@@ -9,8 +9,8 @@ from passat.rules.checking.fixing import fix, loosened
 from passat.rules.checking.relations import circles, covered, enlarges, reducing_matchers, starts
 from passat.rules.checking.report import Counterexample, Finding, RuleReport, instance_lines
 from passat.rules.checking.shrink import shrink, weight
-from passat.rules.checking.trial import Trial, Trier, Verdict
-from passat.rules.checking.trying import WRONG, Checked, tried
+from passat.rules.checking.trial import WRONG, Trial, Trier, Verdict
+from passat.rules.checking.trying import Checked, tried
 from passat.rules.guards import Check
 from passat.rules.pattern import Computed, PCall, RuleError, is_undeclared
 from passat.rules.rule import LIBERTIES, Liberty, Rule

@@ -23,7 +23,7 @@ from passat.rules.checking.plan import Plan
 from passat.rules.checking.sampler import ALL_TYPES, FLOAT_TYPES, PLAIN, RARE_TYPES, Odd, Sampler, draw_array, draw_constant, uniform
 from passat.rules.checking.strategies import strategy_of
 from passat.rules.guards import Guard
-from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PTuple
+from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PNumber, PTuple
 from passat.rules.subterms import subterms, tensor_holes
 
 _READS: Final = re.compile("const|known|knows")
@@ -128,10 +128,12 @@ def _numbers(value: AnyValue) -> Iterator[float]:
 
 
 def _computed(patterns: Sequence[Pattern]) -> Iterator[Computed]:
-    """The computed attributes of patterns."""
+    """The computed attributes and numbers of patterns."""
     for node in itertools.chain.from_iterable(map(subterms, patterns)):
         if isinstance(node, PCall):
             yield from (value for value in node.attrs.values() if isinstance(value, Computed))
+        elif isinstance(node, PNumber) and isinstance(node.value, Computed):
+            yield node.value
 
 
 def _spatial(pattern: Pattern) -> Iterator[int]:

@@ -14,8 +14,8 @@ from passat.ir.tensor import Array
 from passat.rules import guards as library
 from passat.rules.attribute_arithmetic import equals
 from passat.rules.checking.case import flatten
-from passat.rules.checking.trial import Trial, Trier, Verdict
-from passat.rules.checking.trying import WRONG, Checked, tried, triers
+from passat.rules.checking.trial import WRONG, Trial, Trier, Verdict
+from passat.rules.checking.trying import Checked, tried, triers
 from passat.rules.engine.bindings import Bindings
 from passat.rules.expansion import with_parts
 from passat.rules.guards import Guard, Reject, guard

@@ -6,7 +6,7 @@ On the way up, open attributes are solved for it.
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Final
 
@@ -93,7 +93,9 @@ class Plan:
         if isinstance(arg, Computed) and sample.value is not None:
             self.sizes.want(arg, sample.value)
         if isinstance(arg, AttrHole) and sample.value is not None:
-            self.attrs.setdefault(arg.name, sample.value)
+            known = self.attrs.setdefault(arg.name, sample.value)
+            if isinstance(known, Mapping) and isinstance(sample.value, Mapping):
+                self.attrs[arg.name] = {**sample.value, **known}
         if not isinstance(arg, Pattern):
             return
         if sample.dtype is not None:

@@ -1,6 +1,6 @@
 """Reports of checks, as plain data and as text: the holes of an instance, and both sides in Relay's text format with their values."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any as AnyValue
 from typing import Final, Literal
@@ -80,6 +80,8 @@ def count(counts: dict[str, int], key: str) -> None:
 
 _SHOWN: Final = 16
 """Maximum number of elements of a tensor that are shown."""
+_SHOWN_CHECKS: Final = 8
+"""Number of checks whose rejections are shown; a rule for many operators has a guard for each."""
 _SUFFIXES: Final = {"float32": "f", "float64": "f64", "float16": "f16", "int32": "", "int64": "i64", "bool": ""}
 
 
@@ -216,11 +218,14 @@ def _tried(report: RuleReport) -> str:
     said = [f"{counted(report.drawn, 'instance')} drawn", f"{report.compared} compared"]
     if report.ill_typed:
         said.append(f"{report.ill_typed} ill-typed")
-    said += [f"{number} rejected: {reason}" for reason, number in _most(report.rejected)]
+    most = _most(report.rejected)
+    said += [f"{number} rejected: {reason}" for reason, number in most[:_SHOWN_CHECKS]]
+    rest = [number for _, number in most[_SHOWN_CHECKS:]]
+    said += [f"{sum(rest)} rejected by {len(rest)} other checks"] if rest else []
     return ", ".join(said)
 
 
-def _most(counts: dict[str, int]) -> Iterable[tuple[str, int]]:
+def _most(counts: dict[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
 
 

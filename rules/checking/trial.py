@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any as AnyValue
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -55,6 +55,10 @@ class Verdict(enum.Enum):
     BREAKS = "breaks"
     MISDECLARED = "the kernel contradicts the type relation"
     RAISES = "raises"
+
+
+WRONG: Final = frozenset({Verdict.DISAGREES, Verdict.BREAKS, Verdict.MISDECLARED})
+COMPARED: Final = WRONG | {Verdict.AGREES}
 
 
 class Rewrite(NamedTuple):

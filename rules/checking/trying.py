@@ -14,7 +14,7 @@ from passat.rules.checking.case import Case, Unfit
 from passat.rules.checking.draw import SamplingHints, draw, varied
 from passat.rules.checking.report import Finding, RuleReport, count
 from passat.rules.checking.sampler import ENDLESS, EXTREME, PLAIN, Odd, Sampler
-from passat.rules.checking.trial import Inner, Trial, Trier, Verdict
+from passat.rules.checking.trial import COMPARED, WRONG, Inner, Trial, Trier, Verdict
 from passat.rules.guards import UNEXPLAINED, Check, Reject
 from passat.rules.multi_pattern import MultiRule
 from passat.rules.pattern import PVar
@@ -42,7 +42,6 @@ _REMEMBERED: Final = 100
 """Number of recorded ill-typed draws."""
 _DETAILS: Final = re.compile(r"Tensor\[[^\]]*\]|\b(u?int|b?float|complex|bool)\w*|[\d,()\s]+")
 """The varying parts of reasons of one kind."""
-WRONG: Final = (Verdict.DISAGREES, Verdict.BREAKS, Verdict.MISDECLARED)
 
 
 class Checked:
@@ -170,7 +169,7 @@ def try_many(
             return
         if trial.needs_constant:
             hints.want_constants()
-        compared = trial.verdict in (Verdict.AGREES, *WRONG)
+        compared = trial.verdict in COMPARED
         if dtype:
             hints.note(dtype, checks_passed(trier.rule, trial))
             if compared:

@@ -10,7 +10,7 @@ from passat.ir.ops.windows import SPATIAL
 from passat.rules.checking.sampler import Sampler
 from passat.rules.library.batch_norm import scales_axis
 from passat.rules.library.blocked_layouts import has_whole_axes, is_beside, leads_to_blocks, leads_to_whole_axes, leaves_blocks, returns
-from passat.rules.library.exchanges import fits_inside, mixes_channels
+from passat.rules.library.exchanges import fits_inside, is_plain, mixes_channels
 from passat.rules.library.layouts import has_part, lays_out, moves_blocks
 from passat.rules.library.lowering import is_over_plane
 from passat.rules.library.raising import are_groups, are_same_axes, is_about, is_epsilon, is_of_axes, is_per_channel, is_trailing
@@ -161,6 +161,9 @@ def _one_in_the_middle(sampler: Sampler, small: Sample, large: Sample, v: Sample
     outputs, inputs, margin = sampler.full(), sampler.full(), sampler.integer(0, 1)
     attrs = [Sample(value={**said, **layouts, "padding": (padding,) * 4}) for padding in (margin, margin + 1)]
     return [*attrs, Sample((outputs, inputs, 1, 1)), Sample((outputs, inputs, 3, 3))]
+
+
+strategy_for(is_plain)(always(Sample(value={"groups": 1})))
 
 
 @strategy_for(mixes_channels)

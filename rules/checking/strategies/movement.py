@@ -11,7 +11,7 @@ from passat.ir.op import Op
 from passat.ir.ops.elementwise import finite_limits
 from passat.ir.ops.slicing import END
 from passat.rules.checking.sampler import Sampler
-from passat.rules.library.arithmetic import always_wins, binds_nothing, is_unit, is_zero_of
+from passat.rules.library.arithmetic import always_wins, binds_nothing, is_unit, is_zero_of, outcome
 from passat.rules.library.commuting import is_no_scalar
 from passat.rules.library.data_movement import are_adjacent, is_split_where_joined, is_whole_split, part_slice
 from passat.rules.library.dynamic_shapes import (
@@ -248,6 +248,12 @@ def _its_unit(sampler: Sampler, c: Sample, of: Op) -> Samples:
 @strategy_for(is_zero_of)
 def _its_zero(sampler: Sampler, c: Sample, of: Op) -> Samples:
     return [Sample(elements=() if of.zero is None else (of.zero,)), None]
+
+
+@strategy_for(outcome)
+def _disjoint(sampler: Sampler, of: Op, x: Sample, y: Sample, whole: Sample) -> Samples:
+    sides = [Sample(elements=(2.0, 3.0, 5.0)), Sample(elements=(-1.0, 0.0, sampler.pick((1.0, 2.0))))]
+    return [None, *(sides if sampler.chance(0.5) else sides[::-1])]
 
 
 @strategy_for(always_wins)

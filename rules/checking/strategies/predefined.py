@@ -9,7 +9,20 @@ import numpy as np
 from passat.ir.tensor import Array
 from passat.rules.attribute_arithmetic import equals, greater, greater_equal, less, less_equal
 from passat.rules.checking.sampler import Sampler
-from passat.rules.guards import has_dtype, has_no_zero, is_all, is_axis, is_finite, is_positive, knows_all_elements, same_shape
+from passat.rules.guards import (
+    has_dtype,
+    has_no_zero,
+    has_unit_strides,
+    is_all,
+    is_axis,
+    is_finite,
+    is_positive,
+    is_ungrouped,
+    is_unpadded,
+    is_usual_convolution,
+    knows_all_elements,
+    same_shape,
+)
 from passat.rules.range_guards import always_positive, lies_between, never_nan, never_negative, never_signed
 from passat.rules.samples import Sample, Samples, always, strategy_for
 
@@ -106,6 +119,11 @@ def _all_finite(sampler: Sampler, c: Sample) -> Samples:
 def _an_axis(sampler: Sampler, axis: Sample, which: int, x: Sample) -> Samples:
     rank = len(x.shape) if x.shape is not None else 0
     return [Sample(value=sampler.pick([which, which % rank, which % rank - rank]) if -rank <= which < rank else which)]
+
+
+strategy_for(is_ungrouped, is_usual_convolution)(always(Sample(value={"groups": 1})))
+strategy_for(is_unpadded)(always(Sample(value={"padding": 0})))
+strategy_for(has_unit_strides)(always(Sample(value={"strides": 1})))
 
 
 # ---- range_guards

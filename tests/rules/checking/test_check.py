@@ -8,7 +8,7 @@ import pytest
 
 from passat.ir.types import TensorType
 from passat.rules.checking.check_sets import check_rule, check_rules
-from passat.rules.checking.report import RuleReport, reports_text, summary
+from passat.rules.checking.report import RuleReport, reports_text, rule_lines, summary
 from passat.rules.checking.sampler import RARE_TYPES
 from passat.rules.checking.trying import tried
 from passat.rules.guards import Reject, Term, computed, guard, has_dtype, is_all, is_identity, is_not_empty, same_type, scalar_of
@@ -16,6 +16,7 @@ from passat.rules.holes import tensors_of
 from passat.rules.pattern import attribute, constant, number, op, tensors
 from passat.rules.rule import Rule
 from passat.rules.rule_set import RuleSetMeta
+from passat.rules.samples import Sample, strategy_for
 from tests.rules.checking.wrong_rules import Circle, Covering, Sound, Useless, Wrong
 
 x, y = tensors("x y")
@@ -286,9 +287,35 @@ def test_reports_are_json_and_text() -> None:
     assert summary([]) == "0 rules checked on 0 instances"
 
 
+def test_only_checks_that_rejected_many_instances_are_shown() -> None:
+    rejected = {f"guard{i}(x)": 20 - i for i in range(12)}
+    report = RuleReport("Mine.many", "x -> x", [], "exact", "mine.py:1", 0, drawn=200, compared=26, rejected=rejected)
+    shown = rule_lines(report)[2]
+    assert shown.endswith("13 rejected: guard7(x), 42 rejected by 4 other checks")
+
+
 def test_computed_numbers_and_literals_are_tried() -> None:
     rules = RuleSetMeta("Numbers", (), {"doubled": (x * c >> x * number(scalar_of(c))).when(same_type(x, x * c))})
     assert report_of(rules.rules[0], 40).verdict == "sound"
+
+
+def test_a_computed_number_has_a_strategy() -> None:
+    @computed
+    def hundredth(c: Term) -> float:
+        value = c.value().uniform()
+        if value != 125:
+            raise Reject("not 125")
+        return float(value)
+
+    strategy_for(hundredth)(lambda sampler, c: [Sample(elements=(125,))])
+    report = report_of((x * c >> x * number(hundredth(c))).when(same_type(x, x * c)).named("Mine.number"), 40)
+    assert report.verdict == "sound"
+    assert report.drawn < 40 * 20
+
+
+def test_comparisons_plan_the_number_of_a_constant() -> None:
+    report = report_of((x * c >> c * x).when(scalar_of(c) > 1000).exploring().named("Mine.large"), 40)
+    assert (report.verdict, report.compared) == ("sound", 40)
 
 
 def test_joining_rules_are_checked_like_others() -> None:

@@ -20,8 +20,8 @@ from passat.rules.checking.case import Case
 from passat.rules.checking.check_sets import INSTANCES, check_rule
 from passat.rules.checking.relations import circles, covered, enlarges, reducing_matchers, starts
 from passat.rules.checking.report import rule_lines
-from passat.rules.checking.trial import Verdict
-from passat.rules.checking.trying import WRONG, triers
+from passat.rules.checking.trial import WRONG, Verdict
+from passat.rules.checking.trying import triers
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.symbols import Symbol
 from passat.rules.pattern import RuleError, op, tensor
