@@ -122,6 +122,12 @@ def _meet_in_range(given: Op | str, c: Term, d: Term) -> bool | str:
 
 
 @guard
+def may_regroup(given: Op | str, c: Term, d: Term) -> bool | str:
+    """`meet_in_range`, or integers: these wrap around, so that every grouping of a sum or product gives the same value."""
+    return c.type.dtype in INTEGERS or _meet_in_range(given, c, d)
+
+
+@guard
 def constants_in_range(given: Op | str, x: Term, y: Term) -> bool | str:
     """The operands are not both floating-point constants, or `meet_in_range`."""
     if x.constant is None or y.constant is None or x.type.dtype not in FLOATS:
@@ -173,9 +179,9 @@ class Constants(RuleSet):
             >> sums(add_add=x + (c + d), add_subtract=x + (c - d), subtract_add=x + (d - c), subtract_subtract=x - (c + d))
         )
         .when(
-            *sums.only("add_add subtract_subtract", meet_in_range("add", c, d)),
-            *sums.only("add_subtract", meet_in_range("subtract", c, d)),
-            *sums.only("subtract_add", meet_in_range("subtract", d, c)),
+            *sums.only("add_add subtract_subtract", may_regroup("add", c, d)),
+            *sums.only("add_subtract", may_regroup("subtract", c, d)),
+            *sums.only("subtract_add", may_regroup("subtract", d, c)),
         )
         .inexact("reassociates a sum")
     )
@@ -185,7 +191,8 @@ class Constants(RuleSet):
             >> products(multiply_multiply=x * (c * d), multiply_divide=x * (c / d), divide_multiply=x * (d / c), divide_divide=x / (c * d))
         )
         .when(
-            *products.only("multiply_multiply divide_divide", meet_in_range("multiply", c, d)),
+            *products.only("multiply_multiply", may_regroup("multiply", c, d)),
+            *products.only("divide_divide", meet_in_range("multiply", c, d)),
             *products.only("multiply_divide", meet_in_range("divide", c, d)),
             *products.only("divide_multiply", meet_in_range("divide", d, c)),
         )

@@ -298,11 +298,26 @@ def test_zeros_among_factors_are_not_an_overflow() -> None:
     assert_equal_in_value(function, outcome.function, exact=True, special=False)
 
 
-def test_integers_are_not_reassociated() -> None:
-    i = var("i", dtype="int32")
-    outcome = saturate(func((i * splat(3, (), "int32")) / splat(3, (), "int32")), Constants)
-    assert outcome.fired("Constants.product[multiply_divide]") == 0
-    assert any("not floating-point numbers" in remark for remark in outcome.remarks)
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64"])
+def test_sums_and_products_of_integers_are_regrouped_exactly_where_they_overflow(dtype: str) -> None:
+    a, large, larger = var("a", (4,), dtype), splat(np.iinfo(dtype).max, (), dtype), splat(np.iinfo(dtype).max - 6, (4,), dtype)
+    for made in ((a + large) + larger, (a + large) - larger, (a - large) + larger, (a - large) - larger, (a * large) * larger):
+        function = func(made)
+        optimized = saturate(function, Constants, ConstantFolding).function
+        assert len(operators(optimized)) == 1
+        assert_equal_in_value(function, optimized, exact=True, special=False)
+
+
+def test_quotients_of_integers_are_not_reassociated() -> None:
+    i, three = var("i", dtype="int32"), splat(3, (), "int32")
+    for form, made in {
+        "multiply_divide": (i * three) / three,
+        "divide_multiply": (i / three) * three,
+        "divide_divide": (i / three) / three,
+    }.items():
+        outcome = saturate(func(made), Constants)
+        assert outcome.fired(f"Constants.product[{form}]") == 0
+        assert any("not floating-point numbers" in remark for remark in outcome.remarks)
 
 
 def test_the_lowest_integer_is_its_own_negative() -> None:
