@@ -19,7 +19,7 @@ from passat.ir.onnx_mapping import DEFAULT_OPSET
 from passat.ir.op import KnownValue, Op, get_op
 from passat.ir.shape import Any, SymDim
 from passat.ir.tensor import Tensor
-from passat.ir.types import IncompleteType, TensorType, TupleType, Type, TypeQueryError
+from passat.ir.types import IncompleteType, TensorType, TupleType, Type, TypeQueryError, leaves
 from passat.rules.analysis import Analysis, Fact
 from passat.rules.guards import Applied, Check, Guard, Reject, Term, Tree
 from passat.rules.multi_pattern import MultiRule, PJoined
@@ -340,6 +340,34 @@ def scalar_for(value: float, type_: Type) -> Tensor:
     if not fits:
         raise Reject(f"{type_.dtype} cannot represent {value}", Check.NUMBER)
     return Tensor.dense(np.asarray(value, kind))
+
+
+def agree(rule: "Rule", left: Type, right: Type) -> bool:
+    """True if the right side of a rule has the type of the left side. A size that only one side knows is another size, such as that of
+    `x * c` where `c` has more elements than `x`, unless shapes on the other side depend on values. A computed right side is the value of
+    the left side."""
+    if left == right:
+        return True
+    if not same_type(left, right):
+        return False
+    sides = ((left, right, rule.lhs), (right, left, rule.rhs))
+    return isinstance(rule.rhs, PValue) or not any(_knows_less(type_, than) and not _computes_shapes(side) for type_, than, side in sides)
+
+
+def _knows_less(type_: Type, than: Type) -> bool:
+    """True if the first of two types that agree otherwise has an unknown size that the second knows."""
+    return any(
+        isinstance(dim, Any) and not isinstance(other, Any)
+        for one, two in zip(leaves(type_), leaves(than), strict=False)
+        if isinstance(one, TensorType) and isinstance(two, TensorType)
+        for dim, other in zip(one.shape, two.shape, strict=True)
+    )
+
+
+def _computes_shapes(side: Pattern) -> bool:
+    """True if the shape of a term may depend on values, so that its type may lack a size that another form has."""
+    ops = [node.op for node in subterms(side) if isinstance(node, PCall)]
+    return any(not isinstance(op, Op) or isinstance(op, OpaqueOp) or op.known_operands for op in ops)
 
 
 def same_type(a: Type, b: Type) -> bool:

@@ -14,7 +14,7 @@ from passat.rules.engine.matching import Matcher
 from passat.rules.guards import Check, Reject
 from passat.rules.multi_pattern import MultiRule, PJoined
 from passat.rules.rule import MULTI_PATTERN, Rule
-from passat.rules.substitution import build_together, same_type
+from passat.rules.substitution import agree, build_together
 from passat.rules.subterms import subterms
 
 MOST: Final = 256
@@ -100,7 +100,7 @@ class Grouper:
             raise Reject(f"ill-typed: {error}", Check.ILL_TYPED) from None
         for (root, _), node in zip(group, made, strict=True):
             wanted, given = graph.type_of(root), graph.type_of(node)
-            if not same_type(wanted, given):
+            if not agree(self.rule, wanted, given):
                 raise Reject(f"the part has type {given!r}, the root {wanted!r}", Check.TYPES)
         return [(root, node) for (root, _), node in zip(group, made, strict=True)]
 

@@ -19,7 +19,7 @@ from passat.rules.engine.variant import HOLES, Place, Placed, Variant, find_plac
 from passat.rules.guards import Check, Guard, Reject
 from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PExpression, PGet, PLiteral, PVar, RuleError
 from passat.rules.rule import EAGER, JOINING, Rule
-from passat.rules.substitution import bound_keys, is_large_cycle, same_type
+from passat.rules.substitution import agree, bound_keys, is_large_cycle
 from passat.rules.subterms import named_patterns, pattern_parts, subterms
 
 
@@ -225,7 +225,7 @@ class Matcher:
             raise
         root = -1 if new is not None else graph.find(row[0])
         wanted_type, made = match.root_type, graph.types[graph.find(built)]
-        if not same_type(wanted_type, made):
+        if not agree(self.rule, wanted_type, made):
             raise Reject(f"the right side has type {made!r}, the left side {wanted_type!r}", Check.TYPES)
         if new is None:
             graph.remember_form(root, built)

@@ -39,7 +39,7 @@ from passat.rules.provenance.regions import Regions
 from passat.rules.provenance.terms import CALL, CONST, FIELD, FUNCTION, GLOBAL, TUPLE, check_form, draws, label_and_maker, operands_of
 from passat.rules.provenance.verdict import Gap, Verdict
 from passat.rules.rule import Rule
-from passat.rules.substitution import build_together, same_type
+from passat.rules.substitution import agree, build_together
 
 Node = tuple[Hashable, tuple[int, ...]]
 """The label of a term, and the classes of its operands."""
@@ -275,7 +275,7 @@ class Checker:
             raise CertificateError(f"the rule has one root, the step has {len(group)}")
         for each, right, said in zip(group, made, step["right"], strict=True):
             left_type, right_type = self.best(each.root).checked_type, self.closure.best(right).checked_type
-            if not same_type(left_type, right_type):
+            if not agree(rule, left_type, right_type):
                 raise CertificateError(f"the right side has type {right_type!r}, the left side {left_type!r}")
             if self.closure.find(right) != self.cls(said):
                 raise CertificateError("the right side differs from the step")

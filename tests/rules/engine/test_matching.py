@@ -5,7 +5,7 @@ import pytest
 
 from passat.ir.equality import structural_equal
 from passat.ir.expr import Expr, Function
-from passat.ir.shape import SymDim
+from passat.ir.shape import ANY, SymDim
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.symbols import Symbol, symbol
@@ -243,6 +243,22 @@ def test_computed_numbers() -> None:
 def test_a_right_side_of_another_type_is_rejected() -> None:
     rule = op.exp(x) >> op.sum(x, axis=(0,))
     assert reasons(ops.exp(a), rule) == ["the right side has type Tensor[(3,), float32], the left side Tensor[(2, 3), float32]"]
+
+
+def test_a_size_that_only_one_side_knows_is_another_size() -> None:
+    """The tensor may turn out to have size 1, so that the constant widens it."""
+    for size, said in ((ANY, "?"), (SymDim.named("n"), "n")):
+        v = var("v", (size, 3))
+        (reason,) = reasons(v * splat(1.0, (2, 1)), x * 1 >> x)
+        assert reason == f"the right side has type Tensor[({said}, 3), float32], the left side Tensor[(2, 3), float32]"
+        assert made(v * splat(1.0, (1, 3)), x * 1 >> x).body is v
+    (reason,) = reasons(var("v", (ANY, 3)) + var("w", (2, 1)), x + y >> op.maximum(x, x))
+    assert reason.endswith("the left side Tensor[(2, 3), float32]")
+
+
+def test_shapes_that_depend_on_values_may_be_known_on_one_side_only() -> None:
+    made_again = op.dyn.reshape(op.exp(x), op.shape_of(op.exp(x)))
+    assert operators(made(ops.exp(a), (op.exp(x) >> made_again).lowering()).body) != ["exp"]
 
 
 def test_an_ill_typed_right_side_is_rejected() -> None:
