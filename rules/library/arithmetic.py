@@ -36,7 +36,6 @@ from passat.rules.guards import (
     is_float,
     is_integer,
     is_not_empty,
-    keeps_type,
     same_type,
     shape_of,
 )
@@ -388,10 +387,10 @@ class Arithmetic(RuleSet):
     E-matching tries both operand orders of commutative operators."""
 
     # IEEE 754: -0.0 + 0.0 is 0.0; pow(x, 1) is x in every libm, but kernels may round on the way.
-    add_zero = (x + c >> x).when(is_all(c, 0), keeps_type(x, x + c)).inexact("-0.0 + 0.0 is 0.0")
-    power_one = (op.power(x, c) >> x).when(is_all(c, 1), is_float(x), keeps_type(x, op.power(x, c))).inexact("kernels may round on the way")
-    subtract_zero = (x - c >> x).when(is_all(c, 0), keeps_type(x, x - c), is_no_negative_zero(c))
-    unit = (unital(x, c) >> x).when(is_unit(c, unital), keeps_type(x, unital(x, c)))
+    add_zero = (x + c >> x).when(is_all(c, 0)).inexact("-0.0 + 0.0 is 0.0")
+    power_one = (op.power(x, c) >> x).when(is_all(c, 1), is_float(x)).inexact("kernels may round on the way")
+    subtract_zero = (x - c >> x).when(is_all(c, 0), is_no_negative_zero(c))
+    unit = (unital(x, c) >> x).when(is_unit(c, unital))
     zero = (absorbing(x, c) >> op.broadcast_to(c, shape=shape_of(absorbing(x, c)))).when(is_zero_of(c, absorbing))
     against_itself = (
         _NOTHING(difference=x - x, bits=op.bitwise_xor(x, x), truth=op.logical_xor(x, x))
@@ -409,7 +408,7 @@ class Arithmetic(RuleSet):
     product_of_negatives = op.negative(x) * op.negative(y) >> x * y
     # The negative of the lowest integer is itself, so this is not an identity for integers.
     quotient_of_negatives = (op.negative(x) / op.negative(y) >> x / y).when(is_float(x))
-    divide_one = (op.divide(c, x) >> op.reciprocal(x)).when(is_all(c, 1), is_float(x), keeps_type(x, op.divide(c, x)))
+    divide_one = (op.divide(c, x) >> op.reciprocal(x)).when(is_all(c, 1), is_float(x))
     multiply_reciprocal = (x * op.reciprocal(y) >> x / y).inexact("one rounding instead of two")
     where_true = (op.where(c, x, y) >> x).when(is_all(c, 1), same_type(x, op.where(c, x, y))).inexact(CHOSEN_ZERO)
     where_false = (op.where(c, x, y) >> y).when(is_all(c, 0), same_type(y, op.where(c, x, y)))
@@ -437,7 +436,7 @@ class Arithmetic(RuleSet):
     # ONNX Runtime's Clip takes float64 from opset 12 on.
     clip_of_extrema = (
         (_LIMITED >> op.clip(x, a_min=limits(relu=0.0, low_first=limit_of(c), high_first=limit_of(c)), a_max=limit_of(d)))
-        .when(has_dtype(x, "float32"), keeps_type(x, _LIMITED))
+        .when(has_dtype(x, "float32"))
         .when(*limits.only("relu", are_limits(0.0, d)), *limits.only("low_first high_first", are_limits(c, d)))
         .inexact(TIES)
     )

@@ -30,7 +30,6 @@ from passat.rules.guards import (
     is_finite,
     is_float,
     is_integer,
-    keeps_type,
     same_shape,
     same_type,
     shape_of,
@@ -204,16 +203,10 @@ class Masks(RuleSet):
     discards. Above its threshold, `softplus(x)` equals `x`."""
 
     inverted_scaled = (
-        (_INVERTED * d >> op.where(x, 0.0, d))
-        .when(has_dtype(x, "bool"), is_float(d), is_all(c, 1), is_finite(d), keeps_type(_NUMBER, _INVERTED))
-        .inexact(_SIGN)
+        (_INVERTED * d >> op.where(x, 0.0, d)).when(has_dtype(x, "bool"), is_float(d), is_all(c, 1), is_finite(d)).inexact(_SIGN)
     )
     scaled = (op.cast(x, dtype=t) * d >> op.where(x, d, 0.0)).when(has_dtype(x, "bool"), is_float(d), is_finite(d)).inexact(_SIGN)
-    inverted = (
-        (_INVERTED >> op.cast(op.logical_not(x), dtype=t))
-        .when(has_dtype(x, "bool"), is_all(c, 1), keeps_type(_NUMBER, _INVERTED))
-        .exploring()
-    )
+    inverted = (_INVERTED >> op.cast(op.logical_not(x), dtype=t)).when(has_dtype(x, "bool"), is_all(c, 1)).exploring()
     product = (
         (op.cast(x, dtype=t) * op.cast(y, dtype=u) >> op.cast(op.logical_and(x, y), dtype=t))
         .when(has_dtype(x, "bool"), has_dtype(y, "bool"), t == u)
@@ -239,7 +232,7 @@ class Masks(RuleSet):
     unread = (op.where(c, x, _UNREAD) >> op.where(c, x, _CLAMPED)).when(casts_in_range_where_read(c, e, t), same_shape(e, _UNREAD))
     softplus_threshold = (
         (op.where(op.greater(x, c), x, op.nn.softplus(x)) >> op.nn.softplus(x))
-        .when(is_float(x), is_past_the_bend(c), keeps_type(x, op.where(op.greater(x, c), x, op.nn.softplus(x))))
+        .when(is_float(x), is_past_the_bend(c))
         .inexact("softplus rounds where the operand was selected")
     )
     looked_up = (_FOUND >> op.reshape(x, newshape=shape_of(_FOUND))).when(takes_all_in_order(c, x, p))

@@ -21,7 +21,7 @@ from passat.ir.bounds import at_least
 from passat.ir.counting import counted
 from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.ops.emitting import shortest
-from passat.rules.guards import Reject, Term, computed, guard, has_dtype, is_all, is_float, is_not_empty, keeps_type, same_type
+from passat.rules.guards import Reject, Term, computed, guard, has_dtype, is_all, is_float, is_not_empty, same_type
 from passat.rules.holes import cases
 from passat.rules.library.arithmetic import is_not_constant
 from passat.rules.library.products import is_scalar
@@ -126,16 +126,16 @@ class Powers(RuleSet):
     """Rewrites powers with constant exponents as products or roots, quotients by roots to the forms that other rules match, and expanded
     squares of sums and differences as squares."""
 
-    square = (op.power(x, c) >> x * x).when(is_all(c, 2), is_squared_exactly(x, c), keeps_type(x, op.power(x, c))).inexact(ROUNDS)
+    square = (op.power(x, c) >> x * x).when(is_all(c, 2), is_squared_exactly(x, c)).inexact(ROUNDS)
     root = (
         (op.power(x, c) >> op.sqrt(x))
-        .when(is_all(c, 0.5), is_float(x), keeps_type(x, op.power(x, c)))
+        .when(is_all(c, 0.5), is_float(x))
         .inexact("the power of -infinity is infinity, its root is NaN", nonfinite=MIXED)
     )
-    inverse = (op.power(x, c) >> op.reciprocal(x)).when(is_all(c, -1), is_float(x), keeps_type(x, op.power(x, c))).inexact(ROUNDS)
+    inverse = (op.power(x, c) >> op.reciprocal(x)).when(is_all(c, -1), is_float(x)).inexact(ROUNDS)
     inverse_root = (
         (op.power(x, c) >> op.rsqrt(x))
-        .when(is_all(c, -0.5), is_float(x), keeps_type(x, op.power(x, c)))
+        .when(is_all(c, -0.5), is_float(x))
         .finite("the power of -infinity is 0, the inverse of its root is NaN")
         .exploring()  # takes two ONNX operators
     )
@@ -263,7 +263,7 @@ half = cases("half", "outside", "inside")
 
 def _gelu(inner: Pattern, approximate: str) -> Rule:
     whole = half(outside=(x * (inner + 1.0)) * 0.5, inside=x * (inner * 0.5 + 0.5))
-    return (whole >> op.nn.gelu(x, approximate=approximate)).when(is_float(x), keeps_type(x, whole)).inexact(_ROUNDS)
+    return (whole >> op.nn.gelu(x, approximate=approximate)).when(is_float(x)).inexact(_ROUNDS)
 
 
 _ROOT, _SLOPE, _BEND = math.sqrt(2), math.sqrt(2 / math.pi), 0.044715
@@ -344,12 +344,9 @@ class RaiseOps(RuleSet):
         .when(is_one_axis(q))
         .finite("exponentials that overflow or all underflow give probabilities instead of NaN")
     )
-    halved = (x / 2.0 >> x * 0.5).when(is_float(x), keeps_type(x, x / 2.0)).exploring()
+    halved = (x / 2.0 >> x * 0.5).when(is_float(x)).exploring()
     half_last = (
-        ((x * 0.5) * y >> (x * y) * 0.5)
-        .when(is_float(x), is_not_constant(y), keeps_type(x, x * 0.5))
-        .exploring()
-        .inexact("halves the product instead of a factor")
+        ((x * 0.5) * y >> (x * y) * 0.5).when(is_float(x), is_not_constant(y)).exploring().inexact("halves the product instead of a factor")
     )
     gelu_erf = _gelu(op.erf(slope(divided=x / c, scaled=x * c)), "none").when(is_about(c, slope(divided=_ROOT, scaled=1 / _ROOT), x))
     gelu_tanh = _gelu(
@@ -372,14 +369,11 @@ class RaiseOps(RuleSet):
         (_HARD >> op.nn.hard_swish(x))
         .when(
             has_dtype(x, "float32"),
-            keeps_type(x, _HARD),
             *sixth.only("scaled_first scaled scaled_inside scaled_within", is_about(c, 1 / 6, x)),
         )
         .inexact(_ROUNDS)
     )
     softplus = (
-        (op.log(op.exp(x) + 1.0) >> op.nn.softplus(x))
-        .when(has_dtype(x, "float32"), keeps_type(x, op.exp(x) + 1.0))
-        .inexact("an overflowing exponential is harmless")
+        (op.log(op.exp(x) + 1.0) >> op.nn.softplus(x)).when(has_dtype(x, "float32")).inexact("an overflowing exponential is harmless")
     )
     mish = (x * op.tanh(op.nn.softplus(x)) >> op.nn.mish(x)).when(is_float(x)).inexact(_ROUNDS)
