@@ -1,5 +1,6 @@
-"""Instances in which an input broadcasts along an axis whose size is unknown, which neither types nor guards show: `x + 0` has more
-elements than `x` if `x` turns out to have size 1. Random sizes seldom do this, so such instances are made from accepted ones."""
+"""Instances in which an input broadcasts along an axis whose size is unknown, which neither types nor guards show, or has fewer axes than
+the others: `y - (y - x)` has more elements than `x` if `x` turns out to have size 1. Random sizes seldom do this, so such instances are
+made from accepted ones."""
 
 from typing import Final
 
@@ -11,7 +12,7 @@ from passat.rules.checking.trial import COMPARED, Trial
 
 _SHARE: Final = 0.5
 """Probability of making an instance from an accepted one."""
-_PATIENCE: Final = 20
+_PATIENCE: Final = 40
 """Number of instances of which at least one must be compared, or no more are made: operators do not broadcast, or guards see to it."""
 
 
@@ -34,7 +35,8 @@ class Broadcasts:
 
 
 def narrowed(case: Case, sampler: Sampler) -> Case | None:
-    """The case with one input whose size along an axis, or along all axes, is 1 but unknown; None if all sizes are 1 or fixed."""
+    """The case with one input whose size along an axis, or along all axes, is 1 but unknown, or without its first axis; None if all sizes
+    are 1 or fixed. The sizes of the other inputs may be unknown, too: where one is known, the size of the result is."""
     open_ = {
         name: [axis for axis, dim in enumerate(value.shape) if dim > 1]
         for name, value in case.inputs.items()
@@ -44,14 +46,22 @@ def narrowed(case: Case, sampler: Sampler) -> Case | None:
     if not names:
         return None
     name = sampler.pick(names)
-    axes = open_[name] if sampler.chance(0.2) else [sampler.pick(open_[name])]
     value = case.inputs[name]
     assert isinstance(value, Tensor)
-    array = value.numpy()[tuple(slice(1) if axis in axes else slice(None) for axis in range(value.ndim))]
-    unnamed = sampler.chance(0.5)
+    if 0 in open_[name] and sampler.chance(0.25):
+        array = value.numpy()[0]
+        kept = {(each, axis): size for (each, axis), size in case.unknown.items() if each != name}
+        moved = {(each, axis - 1): size for (each, axis), size in case.unknown.items() if each == name and axis}
+        unknown = {**kept, **moved}
+    else:
+        axes = open_[name] if sampler.chance(0.2) else [sampler.pick(open_[name])]
+        array = value.numpy()[tuple(slice(1) if axis in axes else slice(None) for axis in range(value.ndim))]
+        others = {(each, axis): "?" for each, sizes in open_.items() if each != name for axis in sizes} if sampler.chance(0.5) else {}
+        unnamed = sampler.chance(0.5)
+        unknown = {**case.unknown, **others, **{(name, axis): "?" if unnamed else f"{name}{axis}" for axis in axes}}
     return case._replace(
         types={**case.types, name: TensorType(array.shape, value.dtype)},
         inputs={**case.inputs, name: Tensor.dense(array, value.dtype)},
-        unknown={**case.unknown, **{(name, axis): "?" if unnamed else f"{name}{axis}" for axis in axes}},
+        unknown=unknown,
         computed={},
     )

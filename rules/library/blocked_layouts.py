@@ -384,4 +384,4 @@ class SinkBlocks(RuleSet):
         op.split(x, attrs=a, indices_or_sections=split_blocks(a, x, s, d), axis=main_axis(q, s, d))[_PART],
     ).when(has_part(_PARTS, a, _CHANGED, _PART))
     quantifier = _reduces(quantifier)
-    total = _reduces(total).inexact(_SUMS)
+    total = _reduces(total).inexact(f"{_SUMS}, or {TIES}")

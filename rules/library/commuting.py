@@ -160,12 +160,12 @@ params = tensors_of("params", most=2)
 pool = operator("pool", *POOLINGS)
 norm = operator("norm", "nn.instance_norm", "nn.group_norm", "nn.lp_normalize")
 along = operator("along", "nn.bias_add", "nn.lrn", "reverse")
-quantifier = operator("quantifier", "all", "any", "max", "min")
+quantifier = operator("quantifier", "all", "any")
 _EXACT: Final = (*quantifier.choices, "argmax", "argmin")
 total = operator(
     "total", *(of.name for of in list_ops() if {"axis", "keepdims", "exclude"} <= set(of.attr_params) and of.name not in _EXACT)
 )
-"""Reductions whose result depends on the order of the elements."""
+"""Reductions whose result depends on the order of the elements; that of extrema does if zeros have both signs."""
 place = operator("place", "argmax", "argmin")
 g = operator("g", "add", "subtract", "multiply", "divide", "power", "equal", "greater", "less")
 h = operator("h", "subtract", "divide", "power", "greater", "less")  # the non-commutative ones
@@ -288,7 +288,7 @@ class MoveTransposes(RuleSet):
     sink_quantifier = _reduces(quantifier(_TURNED, attrs=a), quantifier(x, attrs=a, axis=_AXES, exclude=False))
     sink_place = _reduces(place(_TURNED, attrs=a, axis=q), place(x, attrs=a, axis=_BEFORE))
     sink_squeeze = _reduces(op.squeeze(_TURNED, attrs=a), op.squeeze(x, attrs=a, axis=_AXES))
-    sink_total = _reduces(total(_TURNED, attrs=a), total(x, attrs=a, axis=_AXES, exclude=False)).inexact(_SUMS)
+    sink_total = _reduces(total(_TURNED, attrs=a), total(x, attrs=a, axis=_AXES, exclude=False)).inexact(f"{_SUMS}, or {TIES}")
     sink_left = _sinks(g(_TURNED, y), g(x, _Y_BEFORE)).when(lays_out(p, x), *_FITS)
     sink_right = _sinks(h(y, _TURNED), h(_Y_BEFORE, x)).when(lays_out(p, x), *_FITS)
     sink_extremum = _sinks(extremum(_TURNED, y), extremum(x, _Y_BEFORE)).when(lays_out(p, x), *_FITS).inexact(TIES)

@@ -30,9 +30,10 @@ _SUMS: Final = "sums in another order"
 _OR_TIES: Final = f"{_SUMS}, or {TIES}"
 quantifier = operator("quantifier", "all", "any")
 extremum = operator("extremum", "max", "min")
-total = operator("total", "max", "min", "sum", "prod", "reduce_l1")
-floating = operator("floating", "mean", "logsumexp", "reduce_l2")
-"""Reductions by kind: quantifiers, extrema and sums of any element type, and reductions to floating-point values."""
+total = operator("total", "max", "min", "sum", "prod")
+floating = operator("floating", "mean", "logsumexp", "reduce_l1", "reduce_l2")
+"""Reductions by kind: quantifiers, extrema and sums of any element type, and reductions to floating-point values. A sum of absolute values
+may overflow to a negative integer, of which a second one takes the absolute value."""
 
 
 def _merged(inner: Attrs, outer: Attrs, x: Term) -> tuple[tuple[int, ...], tuple[int, ...]]:

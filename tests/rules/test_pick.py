@@ -182,7 +182,10 @@ def test_each_region_uses_the_rank() -> None:
     ("pick", "said"),
     [
         ({"SimplifyExpr": -1}, r"^expect config rules.pick to be at least 0 but get -1 of 'SimplifyExpr'"),
-        ({"SimplifyExpr": "second"}, r"^expect config rules.pick to have type dict\[str, int\]: the value of 'SimplifyExpr': expected int, got 'second'"),
+        (
+            {"SimplifyExpr": "second"},
+            r"^expect config rules.pick to have type dict\[str, int\]: the value of 'SimplifyExpr': expected int, got 'second'",
+        ),
         ({"SimplifyExpr": True}, r"^expect config rules.pick to have type dict\[str, int\]"),
         ({1: 1}, r"^expect config rules.pick to have type dict\[str, int\]"),
         ("SimplifyExpr", r"^expect config rules.pick to have type dict\[str, int\] but get 'SimplifyExpr'"),

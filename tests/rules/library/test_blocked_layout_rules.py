@@ -21,6 +21,9 @@ def change(x: Expr, source: str, target: str) -> Expr:
     return made
 
 
+LEFT = "the result has the layout"
+
+
 def whole(target: str = "NCHW") -> Expr:
     """The data in blocks of four channels, with whole axes."""
     return change(blocked, "NCHW4c", target)
@@ -52,12 +55,14 @@ def meetings() -> dict[str, Case]:
 def one_operand() -> dict[str, Case]:
     calls: dict[str, Callable[[Expr], Expr]] = {
         "unary": ops.nn.relu,
-        "quantifier[kept]": lambda x: ops.max(x, axis=(2, 3)),
         "total[kept]": lambda x: ops.sum(x, axis=-1, keepdims=True),
     }
     found = {f"SinkBlocks.{name}": case(call(whole()), call(rearranged()), STAYS) for name, call in calls.items()}
-    for name, of in (("quantifier", ops.min), ("total", ops.mean)):
-        found[f"SinkBlocks.{name}[lost]"] = case(of(whole(), axis=1), of(whole("NHWC"), axis=0), "the result has the layout")
+    found["SinkBlocks.total[lost]"] = case(ops.min(whole(), axis=1), ops.min(whole("NHWC"), axis=0), LEFT)
+    bits = tuple(change(var("bits", (2, 2, 3, 4, 4), "bool"), "NCHW4c", target) for target in ("NCHW", "NHWC"))
+    halved = change(var("bits", (2, 8, 3, 4), "bool"), "NCHW", "NCHW2c")
+    found["SinkBlocks.quantifier[kept]"] = case(ops.any(bits[0], axis=(2, 3)), ops.any(halved, axis=(2, 3)), STAYS)
+    found["SinkBlocks.quantifier[lost]"] = case(ops.all(bits[0], axis=1), ops.all(bits[1], axis=0), LEFT)
     for i, part in enumerate(("first", "second", "third", "fourth")):
         parts, pieces = (ops.split(whole(), indices_or_sections=at, axis=1)[i] for at in ((0, 4, 8), (2, 4, 8)))
         found[f"SinkBlocks.split[{part}]"] = case(parts, pieces, "divides a block of 4")

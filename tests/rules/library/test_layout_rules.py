@@ -107,8 +107,9 @@ def one_operand() -> dict[str, Case]:
 
 def reductions() -> dict[str, Case]:
     found: dict[str, Case] = {}
-    for name, of in (("quantifier", ops.max), ("total", ops.logsumexp), ("place", ops.argmin)):
-        found[f"MoveTransposes.sink_{name}"] = case(of(first(last), axis=2), of(last, axis=2), "")
+    bits = var("bits", (2, 5, 3, 4), "bool")
+    for name, of, whole in (("quantifier", ops.any, bits), ("total", ops.max, last), ("place", ops.argmin, last)):
+        found[f"MoveTransposes.sink_{name}"] = case(of(first(whole), axis=2), of(whole, axis=2), "")
     thin = var("thin", ("n", 1, 3, 4))
     found["MoveTransposes.sink_squeeze"] = case(ops.squeeze(first(thin), axis=2), ops.squeeze(thin, axis=1), "")
     return found
