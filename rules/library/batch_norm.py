@@ -16,7 +16,7 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.counting import counted
-from passat.ir.dtypes import FLOATS, to_numpy
+from passat.ir.dtypes import COMPLEX, FLOATS, to_numpy
 from passat.ir.types import TensorType
 from passat.rules.guards import Reject, Term, computed, guard, is_float
 from passat.rules.holes import cases, operator
@@ -156,7 +156,10 @@ def _is_normal(w: Term, largest: float) -> bool | str:
 
 @guard
 def products_stay_finite(w: Term, v: Term, matrix: Term, axis: int) -> bool | str:
-    """Sums of products of the two weights over the axis stay finite. Nothing is known of a weight unknown until run time."""
+    """Sums of products of the two weights over the axis stay finite. Nothing is known of a weight unknown until run time, nor of complex ones,
+    whose products with infinities are NaN."""
+    if w.type.dtype in COMPLEX:
+        return "the weights are complex"
     if w.type.dtype not in FLOATS or w.constant is None or v.constant is None:
         return True
     terms = matrix.type.shape[axis]
