@@ -17,9 +17,9 @@ from passat.rules.engine.right_side import RightSide
 from passat.rules.engine.symbols import CALL, CONST_SYMBOL, Symbol, symbol
 from passat.rules.engine.variant import HOLES, Place, Placed, Variant, find_places, symbol_of
 from passat.rules.guards import Check, Guard, Reject
-from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PExpression, PGet, PLiteral, PVar, RuleError
+from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PExpression, PGet, PLiteral, PValue, PVar, RuleError
 from passat.rules.rule import EAGER, JOINING, Rule
-from passat.rules.substitution import agree, bound_keys, is_large_cycle
+from passat.rules.substitution import agree, bound_keys, is_large_cycle, lacks_sizes
 from passat.rules.subterms import named_patterns, pattern_parts, subterms
 
 
@@ -107,6 +107,14 @@ class Matcher:
     @cached_property
     def _literals(self) -> list[PLiteral]:
         return [node for node in self._terms if isinstance(node, PLiteral)]
+
+    @cached_property
+    def _constant_columns(self) -> list[int]:
+        """The columns of constants, unless the right side is computed. Where a constant is only found during saturation, the types of
+        its users may lack its sizes."""
+        if isinstance(self.rule.rhs, PValue):
+            return []
+        return [self.slot(node) for node in self._terms if isinstance(node, (PConst, PLiteral))]
 
     @cached_property
     def _doubtful(self) -> list[tuple[int, Symbol, tuple[int, ...]]]:
@@ -227,6 +235,8 @@ class Matcher:
         wanted_type, made = match.root_type, graph.types[graph.find(built)]
         if not agree(self.rule, wanted_type, made):
             raise Reject(f"the right side has type {made!r}, the left side {wanted_type!r}", Check.TYPES)
+        if lacks_sizes(made) and any(lacks_sizes(graph.types[graph.find(row[column])]) for column in self._constant_columns):
+            raise Reject(f"the right side has type {made!r}, and a constant has sizes that types lack", Check.TYPES)
         if new is None:
             graph.remember_form(root, built)
         return root, built

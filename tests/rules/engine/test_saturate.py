@@ -14,11 +14,11 @@ from passat.rules.engine.report import RuleStatistics, Saturation
 from passat.rules.engine.saturate import Saturator
 from passat.rules.engine.symbols import CONST
 from passat.rules.engine.trace import Steps
-from passat.rules.guards import Reject, Term, guard, has_rank, is_constant
-from passat.rules.library.folding import ConstantFolding
+from passat.rules.guards import Reject, Term, guard, has_rank, is_all, is_constant
+from passat.rules.library.folding import ConstantFolding, DynamicToStatic
 from passat.rules.pattern import attributes, constants, op, tensors
 from passat.rules.rule import Rule
-from tests.rules.building import func, ops, splat, tup, var
+from tests.rules.building import const, func, ops, splat, tup, var
 
 x, y, z = tensors("x y z")
 c, d = constants("c d")
@@ -132,6 +132,20 @@ def test_a_rejected_match_is_decided_again_when_its_classes_learn_something() ->
     assert statistics.rejected == 1
     assert statistics.unions >= 1
     assert saturate(body, known, fold=True).result.rules["R.known"].unions == 0
+
+
+def test_a_constant_that_a_rule_finds_may_widen_a_tensor() -> None:
+    """The types lack the size 4 that the constant turns out to have, and the tensor may turn out to have size 1."""
+    clear = (op.abs(x) * c >> c).named("R.clear")
+    unit = (x + c >> x).when(is_all(c, 0)).named("R.unit")
+    size = ops.abs(var("k", (1,), "int64")) * const([4], "int64")
+    body = ops.exp(var("v", ("?",))) + ops.dyn.full(splat(0.0), size)
+    graph = Graph(Eager((*ConstantFolding, *DynamicToStatic)))
+    graph.load(func(body).body)
+    found = Saturator(graph, [Stage((Directions(clear), Directions(unit)))], Limits())
+    found.run()
+    assert heads(found, graph.ids[id(body)]) == ["add"]
+    assert found.result.rules["R.unit"].rejected == 1
 
 
 def test_users_of_new_constants_are_folded() -> None:
