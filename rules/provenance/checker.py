@@ -275,7 +275,7 @@ class Checker:
             raise CertificateError(f"the rule has one root, the step has {len(group)}")
         for each, right, said in zip(group, made, step["right"], strict=True):
             left_type, right_type = self.best(each.root).checked_type, self.closure.best(right).checked_type
-            if not agree(rule, left_type, right_type):
+            if not agree(each.rule, left_type, right_type):
                 raise CertificateError(f"the right side has type {right_type!r}, the left side {left_type!r}")
             if self.closure.find(right) != self.cls(said):
                 raise CertificateError("the right side differs from the step")
