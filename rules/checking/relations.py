@@ -8,7 +8,7 @@ from typing import Final
 from passat.ir.equality import structural_equal, structural_hash
 from passat.ir.evaluate import EvaluateError, Value, as_constant, evaluate_call
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
-from passat.ir.infer import infer_type
+from passat.ir.infer import InferError, infer_type
 from passat.ir.op import Op
 from passat.ir.traverse import post_order, rewrite
 from passat.rules.checking.trying import Checked
@@ -74,7 +74,11 @@ def circles(instances: Iterable[tuple[Rule, Sequence[Expr]]], matchers: Mapping[
     found: dict[frozenset[str], tuple[str, ...]] = {}
     for rule, programs in instances:
         for program in programs:
-            path = _circle(_folded(program), rule.name, matchers)
+            try:
+                start = _folded(program)
+            except InferError:
+                continue  # a computed constant has another size than the operands beside it
+            path = _circle(start, rule.name, matchers)
             if path:
                 found.setdefault(frozenset(path), path)
     return list(found.values())

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 from passat.rules.checking.check_sets import check_rule
+from passat.rules.checking.relations import circles
 from passat.rules.checking.report import RuleReport
 from passat.rules.checking.sampler import EXTREME, draw_array
 from passat.rules.guards import is_all, is_constant, same_type
 from passat.rules.pattern import attribute, constant, op, tensors
 from passat.rules.rule import Rule
+from tests.rules.building import const, ops
 
 x, y, z = tensors("x y z")
 c = constant("c")
@@ -72,3 +74,10 @@ def test_integers_of_inexact_rules_wrap_around() -> None:
     rule = (op.divide(x * c, c) >> x).when(is_all(c, 2), same_type(x, op.divide(x * c, c))).inexact("rounds", nonfinite="mixed")
     report = checked(rule, 200)
     assert report.verdict == "rejected"
+
+
+def test_no_circle_is_looked_for_where_a_computed_constant_has_another_size() -> None:
+    """Types do not know the size of `arange`, so that they agree."""
+    count = ops.arange(const(0.0), const(4.0), const(1.0))
+    program = ops.logical_and(ops.greater_equal(count, const(0.0)), const([True, False], "bool"))
+    assert circles([((op.negative(op.negative(x)) >> x).named("Mine.rule"), [program])], {}) == []
