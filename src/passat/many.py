@@ -51,7 +51,7 @@ def optimize_many(
       `submit(function, *args)` that returns futures with `result` and `add_done_callback`. Its workers import passat, and see files under
       the same paths.
     * All other keywords are those of `passat.optimize`. They go to other processes, so that rules are given as files or importable classes.
-      `progress` is called here, with a line for each model that is done.
+      `progress` is called here, with a line for each model that is done. `folder` is for the models in memory among several.
 
     Settings of a `with PassContext(...)` around the call hold for all models, without its instruments. Returns an `Optimized` for each
     model, in order. Raises ArgumentError and TypeError for invalid arguments, before anything runs.
@@ -93,13 +93,15 @@ def optimize_each(
         keywords = _absolute(keywords)
     tasks: dict[int, _Task] = {}
     apart = executor is not None or jobs > 1
+    in_files = sum(isinstance(model, argument_checks.PATH) for model in models)
     for number, (model, path) in enumerate(zip(models, outputs, strict=True)):
         try:
             given = _portable(model, keywords.get("folder"), absolute=executor is not None) if apart else model
         except Exception as error:  # of this model
             yield number, Optimized(_name(model), error=error)
             continue
-        tasks[number] = _Task(_name(model), given, path, _target(path, executor), context, keywords)
+        own = {**keywords, "folder": None} if in_files < len(models) and isinstance(model, argument_checks.PATH) else keywords
+        tasks[number] = _Task(_name(model), given, path, _target(path, executor), context, own)
     with created([output] if isinstance(output, (str, os.PathLike)) else []):
         for number, outcome in run_jobs(tasks, processes=jobs, executor=executor):
             yield number, Optimized(tasks[number].name, error=outcome) if isinstance(outcome, Exception) else outcome
@@ -172,7 +174,7 @@ def _absolute(keywords: dict[str, AnyValue]) -> dict[str, AnyValue]:
     def absolute(value: AnyValue) -> AnyValue:
         if isinstance(value, (str, os.PathLike)):
             return os.path.abspath(value)
-        return [absolute(each) for each in value] if isinstance(value, (list, tuple)) else value
+        return [absolute(each) for each in value] if argument_checks.is_sequence(value) else value
 
     return {name: absolute(value) if name in _PATHS else value for name, value in keywords.items()}
 

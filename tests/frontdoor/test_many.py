@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from collections import deque
 from pathlib import Path
 from typing import Any as AnyValue
 
@@ -355,3 +356,19 @@ def test_quiet_prints_errors_only() -> None:
     result = run("a.onnx", "bad.onnx", "-o", "out", "--quiet", *FLAGS, code=1)
     assert result.stdout == ""
     assert result.stderr.count("error: ") == 2
+
+
+def test_a_folder_is_for_the_models_in_memory(tmp_path: Path) -> None:
+    """Beside files it was an error of each file."""
+    onnx.save(parsed(), tmp_path / "a.onnx")
+    mixed = passat.optimize_many([tmp_path / "a.onnx", parsed()], folder=tmp_path, **OPTIONS)
+    assert [one.error for one in mixed] == [None, None]
+    [alone] = passat.optimize_many([tmp_path / "a.onnx"], folder=tmp_path, **OPTIONS)
+    assert "is for models in memory" in str(alone.error)
+
+
+def test_paths_in_any_sequence_are_absolute_for_an_executor() -> None:
+    executor = Immediately()
+    passat.optimize_many(["a.onnx"], executor=executor, custom_ops=deque(["lib.so"]), output=["c.onnx"], **OPTIONS)
+    [task] = executor.given
+    assert task.keywords["custom_ops"] == [os.path.abspath("lib.so")]
