@@ -5,6 +5,7 @@ import numbers
 import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any as AnyValue
 from typing import Final, SupportsIndex, TypeAlias
 
 from passat.ir.long_words import short_repr
@@ -121,6 +122,22 @@ def folders(name: str, value: object) -> None:
     """Accepts the folders of two models, or None for one of them."""
     if not is_sequence(value) or [each is None or isinstance(each, PATH) for each in value] != [True, True]:  # type: ignore[attr-defined]  # it is iterable
         raise TypeError(f"{name} must be two paths of folders, with None for one that is not needed, not {short_repr(value)}")
+
+
+def plain(value: AnyValue) -> AnyValue:
+    """A checked argument with Python's own numbers in place of NumPy's, which JSON does not write, also within mappings and sequences.
+
+    >>> import numpy as np
+    >>> plain({"batch": np.int64(2)}), plain([np.float64(0.5), None])
+    ({'batch': 2}, [0.5, None])
+    """
+    if isinstance(value, Mapping):
+        return {name: plain(each) for name, each in value.items()}
+    if is_sequence(value):
+        return [plain(each) for each in value]
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    return operator.index(value) if isinstance(value, SupportsIndex) else float(value)
 
 
 def executor(name: str, value: object) -> None:

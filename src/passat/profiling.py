@@ -136,11 +136,13 @@ def profile(
     if empty := [name for name, size in (dims or {}).items() if size == 0]:
         raise ArgumentError(f"the dimension {empty[0]} has size 0, so there is nothing to measure; give it at least 1")
     check_drawn(seed, inputs)
+    given: dict[str, int] = argument_checks.plain(dims or {})
+    threads = argument_checks.plain(threads)
     how, tell = comparing(seed, inputs), telling(progress)
     tell("reading the models")
     sources = (open_source(before, folders[0]), open_source(after, folders[1]))
     with custom_operators(tuple(custom_ops)):
-        feed, named = _feed(sources, how, dict(dims or {}))
+        feed, named = _feed(sources, how, given)
         times = _times(sources, feed, threads, seconds, tell)
         typical, ratio = median(times[0]), _ratio(times[2], times[0])
         operators = []

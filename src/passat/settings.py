@@ -8,7 +8,7 @@ from dataclasses import Field, dataclass, fields, replace
 from typing import Annotated, Final, Literal, Self, TypeAlias
 from typing import Any as AnyValue
 
-from passat.ir.argument_checks import FOLDER, PATH, ArgumentError, integer, kind, names, number, one_of, sequence, shapes, sizes
+from passat.ir.argument_checks import FOLDER, PATH, ArgumentError, integer, kind, names, number, one_of, plain, sequence, shapes, sizes
 from passat.ir.similar_names import did_you_mean
 from passat.passmgr import PassContext, PassInstrument
 from passat.pipelines import Passes
@@ -72,6 +72,8 @@ _UNSET: Final = {"allow_unverified": False, "seed": 0}
 """Defaults that are not None."""
 
 
+_NUMBERS: Final = frozenset({"opset", "dims", "input_shapes", "opt_level", "rtol", "atol", "time_limit", "candidates", "seed"})
+"""The settings that are numbers, or have them."""
 _SWITCH: Final = kind(bool, "True or False")
 _FINITE: Final = number("finite number", sys.float_info.max)
 
@@ -90,6 +92,8 @@ class Variant:
 
     def __post_init__(self) -> None:
         _check(fields(self), vars(self))
+        for name in _NUMBERS & vars(self).keys():
+            object.__setattr__(self, name, plain(getattr(self, name)))
 
     @property
     def is_special(self) -> bool:

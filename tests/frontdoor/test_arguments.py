@@ -392,3 +392,12 @@ def test_the_keywords_are_those_of_the_settings() -> None:
         optimized(pases="InferType")
     with pytest.raises(TypeError, match=r"^optimize\(\) takes 1 positional argument but 2 were given$"):
         passat.optimize(MODEL, "InferType")  # type: ignore[call-arg, arg-type]  # a mistake
+
+
+def test_numbers_of_numpy_are_those_of_python() -> None:
+    """Sizes of NumPy were in the report, which JSON did not write; levels of NumPy were rejected."""
+    two: AnyValue = np.int64(2)
+    small: AnyValue = np.float32(0.01)
+    result = passat.optimize(EXAMPLE, dims={"batch": two}, opt_level=two, seed=two, rtol=small, time_limit=np.float64(9))
+    assert "batch" in result.report.to_json()
+    assert "batch" in passat.profile(EXAMPLE, EXAMPLE, dims={"batch": two}, seconds=small, threads=two).to_json()
