@@ -156,8 +156,8 @@ def _is_normal(w: Term, largest: float) -> bool | str:
 
 @guard
 def products_stay_finite(w: Term, v: Term, matrix: Term, axis: int) -> bool | str:
-    """Sums of products of the two weights over the axis stay finite. Nothing is known of a weight unknown until run time, nor of complex ones,
-    whose products with infinities are NaN."""
+    """Sums of products of the two weights over the axis stay finite. Nothing is known of a weight unknown until run time, nor of complex
+    ones, whose products with infinities are NaN."""
     if w.type.dtype in COMPLEX:
         return "the weights are complex"
     if w.type.dtype not in FLOATS or w.constant is None or v.constant is None:
