@@ -104,8 +104,7 @@ class Saturator:
         except LimitReached as limit:
             self.result.stopped = limit.stop
             if self._unions or self._mirror.begun:
-                self._load()
-                self._mirror.step()
+                self._settle()
 
     def _phases(self) -> list[list[int]]:
         """The numbers of the stages, grouped by those that run together."""
@@ -168,8 +167,7 @@ class Saturator:
                 self._note_cut(number for number in numbers if number not in self._active_stages)
                 return
         self._note_cut(numbers)
-        self._load()
-        self._step()
+        self._settle()
         if done >= self._limits.rounds:
             self.result.stopped = Stop(StopReason.ROUNDS, f"more than {self._limits.rounds}")
 
@@ -194,6 +192,14 @@ class Saturator:
             self._mirror.begin(min(self._active_stages, default=0))
         unions, self._unions = self._unions, []
         self._mirror.load(unions, self._renewals.next_retired())
+
+    def _settle(self) -> None:
+        """Makes the unions decided so far without matching, and those that follow from eager rules: users of what became constant."""
+        self._load()
+        self._step()
+        while self._unions:
+            self._load()
+            self._step()
 
     def _step(self, asked: Sequence[int] = ()) -> Matches:
         """An iteration of egglog: merges e-classes, and returns the new matches of some queries."""

@@ -134,6 +134,15 @@ def test_a_rejected_match_is_decided_again_when_its_classes_learn_something() ->
     assert saturate(body, known, fold=True).result.rules["R.known"].unions == 0
 
 
+@pytest.mark.parametrize("limits", [Limits(rounds=1), Limits(unions=1)], ids=str)
+def test_users_of_new_constants_are_folded_at_limits(limits: Limits) -> None:
+    clear = (op.abs(x) * c >> c).named("R.clear")
+    body = ops.exp(ops.abs(a) * splat(0.0, (2, 3)))
+    found = saturate(tup(body, ops.abs(b) * splat(2.0, (2, 3))), clear, fold=True, limits=limits)
+    assert found.result.stopped.reason in (StopReason.ROUNDS, StopReason.UNIONS)
+    assert heads(found, found.graph.ids[id(body)]) == ["const", "exp"]
+
+
 def test_a_constant_that_a_rule_finds_may_widen_a_tensor() -> None:
     """The types lack the size 4 that the constant turns out to have, and the tensor may turn out to have size 1."""
     clear = (op.abs(x) * c >> c).named("R.clear")
