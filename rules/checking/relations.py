@@ -77,7 +77,7 @@ def circles(instances: Iterable[tuple[Rule, Sequence[Expr]]], matchers: Mapping[
             try:
                 start = _folded(program)
             except InferError:
-                continue  # a computed constant has another size than the operands beside it
+                continue  # a computed constant does not fit the operands beside it
             path = _circle(start, rule.name, matchers)
             if path:
                 found.setdefault(frozenset(path), path)
