@@ -366,6 +366,11 @@ def leaves(type_: Type) -> tuple[Type, ...]:
     return tuple([part for part in nested if not isinstance(part, TupleType)])
 
 
+def lacks_sizes(type_: Type) -> bool:
+    """True if a tensor of a type has an unknown size without a name."""
+    return any(isinstance(dim, Any) for leaf in leaves(type_) if isinstance(leaf, TensorType) for dim in leaf.shape)
+
+
 def _nesting(type_: Type) -> int:
     """The nesting depth of generic function types within a type."""
     return (isinstance(type_, FuncType) and bool(type_.type_params)) + max(map(_nesting, type_parts(type_)), default=0)

@@ -19,9 +19,9 @@ from passat.ir.bounds import at_least
 from passat.ir.counting import counted
 from passat.ir.dtypes import FLOATS, INTEGERS
 from passat.ir.op import KnownValue, Op
-from passat.ir.shape import Any, same_dim, same_dims
+from passat.ir.shape import same_dim, same_dims
 from passat.ir.tensor import Tensor
-from passat.ir.types import TensorType, Type, leaves
+from passat.ir.types import TensorType, Type, lacks_sizes, leaves
 from passat.rules.analysis import Analysis, Fact
 from passat.rules.pattern import Computed, RuleError
 from passat.rules.symbolic import PART, Symbolic, call_text, notation
@@ -243,7 +243,7 @@ def same_type(x: Term, y: Term) -> bool | str:
 
 def _is_certain(type_: Type) -> bool:
     """True if two values of this type certainly have the same shape and element type."""
-    return all(isinstance(part, TensorType) and not any(isinstance(dim, Any) for dim in part.shape) for part in leaves(type_))
+    return not lacks_sizes(type_) and all(isinstance(part, TensorType) for part in leaves(type_))
 
 
 @guard

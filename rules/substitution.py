@@ -354,11 +354,6 @@ def agree(rule: "Rule", left: Type, right: Type) -> bool:
     return isinstance(rule.rhs, PValue) or not any(_knows_less(type_, than) and not _computes_shapes(side) for type_, than, side in sides)
 
 
-def lacks_sizes(type_: Type) -> bool:
-    """True if a tensor of a type has an unknown size without a name."""
-    return any(isinstance(dim, Any) for leaf in leaves(type_) if isinstance(leaf, TensorType) for dim in leaf.shape)
-
-
 def _knows_less(type_: Type, than: Type) -> bool:
     """True if the first of two types that agree otherwise has an unknown size that the second knows."""
     return any(

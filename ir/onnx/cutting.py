@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from onnx import ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper, shape_inference
 
+from passat.ir.counting import counted
 from passat.ir.onnx.counterparts import Named, counterparts
 from passat.ir.onnx.same_graph import Numbering
 from passat.ir.onnx.scope import free_names, inner_nodes, nodes_of, sort_nodes, subgraphs, without_functions
@@ -70,7 +71,7 @@ class Cut:
     def where(self) -> str:
         """Describes where the model is cut."""
         names = sorted(f"{domain}.{name}" if domain else name for domain, name in self.operators)
-        return f"cut at {_nodes(len(self._holes))} unknown to ONNX Runtime ({', '.join(names)})"
+        return f"cut at {counted(len(self._holes), 'node')} unknown to ONNX Runtime ({', '.join(names)})"
 
     def like(self, other: ModelProto) -> ModelProto:
         """Cuts another model at the corresponding nodes. Raises CutError if they do not correspond one to one."""
@@ -78,7 +79,8 @@ class Cut:
         numbers = counterparts([hole.named for hole in self._holes], [hole.named for hole in holes])
         if len(holes) != len(self._holes) or None in numbers:
             raise CutError(
-                f"ONNX Runtime does not know {_nodes(len(self._holes))} of the original and {_nodes(len(holes))} of the result, "
+                f"ONNX Runtime does not know {counted(len(self._holes), 'node')} of the original and "
+                f"{counted(len(holes), 'node')} of the result, "
                 f"and {sum(number is not None for number in numbers)} of them correspond"
             )
         return self._filled(plain, holes, [number for number in numbers if number is not None])
@@ -102,10 +104,6 @@ class Cut:
         del graph.node[:], graph.value_info[:]
         graph.node.extend(copies)
         return made
-
-
-def _nodes(count: int) -> str:
-    return f"{count} node{'s' if count != 1 else ''}"
 
 
 def _end(number: int, place: int, what: str) -> str:

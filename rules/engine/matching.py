@@ -10,6 +10,7 @@ from passat.ir.attrs import Attrs
 from passat.ir.infer import InferError
 from passat.ir.op import OpTypeError
 from passat.ir.tensor import Tensor
+from passat.ir.types import lacks_sizes
 from passat.rules.engine.bindings import Bindings
 from passat.rules.engine.egraph import Query
 from passat.rules.engine.graph import Graph, NewNode
@@ -19,7 +20,7 @@ from passat.rules.engine.variant import HOLES, Place, Placed, Variant, find_plac
 from passat.rules.guards import Check, Guard, Reject
 from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PExpression, PGet, PLiteral, PValue, PVar, RuleError
 from passat.rules.rule import EAGER, JOINING, Rule
-from passat.rules.substitution import agree, bound_keys, is_large_cycle, lacks_sizes
+from passat.rules.substitution import agree, bound_keys, is_large_cycle
 from passat.rules.subterms import named_patterns, pattern_parts, subterms
 
 

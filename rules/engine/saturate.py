@@ -195,11 +195,11 @@ class Saturator:
 
     def _settle(self) -> None:
         """Makes the unions decided so far without matching, and those that follow from eager rules: users of what became constant."""
-        self._load()
-        self._step()
-        while self._unions:
+        while True:
             self._load()
             self._step()
+            if not self._unions:
+                return
 
     def _step(self, asked: Sequence[int] = ()) -> Matches:
         """An iteration of egglog: merges e-classes, and returns the new matches of some queries."""

@@ -13,10 +13,9 @@ from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx, to_onnx
 from passat.ir.onnx.errors import OpsetError
 from passat.ir.op import Op
-from passat.ir.shape import ANY
 from passat.ir.tensor import Tensor
 from passat.ir.traverse import post_order
-from passat.ir.types import IncompleteType, TensorType, TupleType, leaves
+from passat.ir.types import IncompleteType, TupleType, lacks_sizes, leaves
 from passat.job import Given, Job, Made, Outcome
 from passat.measure import Measured
 from passat.report import bytes_of, histogram, node_count, opaque_warnings
@@ -230,7 +229,6 @@ def _has_unknown_sizes(module: IRModule) -> bool:
     for function in module.functions.values():
         for node in post_order(infer_type(function)):
             type_ = None if isinstance(node, Op) else node._checked_type
-            for part in () if type_ is None else leaves(type_):
-                if isinstance(part, IncompleteType) or (isinstance(part, TensorType) and ANY in part.shape):
-                    return True
+            if type_ is not None and (lacks_sizes(type_) or any(isinstance(part, IncompleteType) for part in leaves(type_))):
+                return True
     return False

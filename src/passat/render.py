@@ -67,7 +67,7 @@ def report_line(report: Report) -> Text:
     elif not report.kept:
         text.append(", not verified", style="yellow")
     if report.warnings:
-        text.append(f", {len(report.warnings)} warning{'s' if len(report.warnings) != 1 else ''}", style="yellow")
+        text.append(f", {counted(len(report.warnings), 'warning')}", style="yellow")
     if report.output:
         text.append(f", written to {report.output}")
     return text
@@ -228,7 +228,7 @@ def values_text(report: VerifyReport) -> str:
     """How close the values of equal models are, and on which inputs."""
     sizes = "; ".join(trial.shown_sizes for trial in report.trials if trial.sizes and not trial.source)
     drawn = sum(not trial.source for trial in report.trials)
-    random = [f"{drawn} random input{'s' if drawn != 1 else ''}" + (f" ({sizes})" if sizes else "")] if drawn else []
+    random = [counted(drawn, "random input") + (f" ({sizes})" if sizes else "")] if drawn else []
     runs = " and ".join([*(trial.source for trial in report.trials if trial.source), *random])
     exact = report.relative == 0
     found = "the same values" if exact else f"the same values up to rounding (largest relative difference {report.relative:.1e})"
