@@ -1,20 +1,21 @@
-"""Which rules a plan runs: why a rule does not run, disabled passes whose rules run in other passes, and names in `rules.pick` and
-`rules.disabled` that are unknown: a misspelled name would disable nothing."""
+"""The registered passes that run rules, and which rules a plan runs: why a rule does not run, disabled passes whose rules run in other
+passes, and names in `rules.pick` and `rules.disabled` that are unknown: a misspelled name would disable nothing."""
 
 import difflib
 import functools
-from collections.abc import Collection, Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from typing import Final, NamedTuple
 
 from passat.ir.long_words import listed
 from passat.ir.similar_names import did_you_mean, suggestion
 from passat.passmgr import ConfigError, Pass, PassContext, Plan, list_passes
+from passat.passmgr.passes import nested_passes
 from passat.passmgr.planning.plan import Reason, Step
 from passat.passmgr.registry import is_registered
 from passat.rules import library
 from passat.rules.engine.directions import expanded
 from passat.rules.rule import Rule, equation_of
-from passat.rules.rule_pass import RulePass
+from passat.rules.rule_pass import RulePass, RunsRules
 from passat.rules.rule_set import RuleSetMeta
 
 _NAMED: Final = 3
@@ -131,3 +132,41 @@ def _names_in(rules: RuleSetMeta) -> frozenset[str]:
         for name in (direction.name for direction in expanded(rule)):
             found |= {name, equation_of(name), name.partition(".")[0]}
     return frozenset(found)
+
+
+def leaves(pass_: Pass) -> Iterator[Pass]:
+    """The passes of a pipeline, with nested ones in place."""
+    return (each for each in nested_passes(pass_) if each.members is None)
+
+
+def registered_rule_passes() -> list[tuple[str, RulePass]]:
+    """The registered rule passes by their pipeline names, with a variant for each switch that adds rule sets. Members of pipelines without
+    a name of their own are listed under the pipeline's name."""
+    entries = list_passes()
+    names = {entry.name for entry in entries}
+    found: list[tuple[str, RulePass]] = []
+    for entry in entries:
+        if entry.info is None:
+            continue
+        made = entry.make({})
+        found += [
+            (entry.name, each) for each in leaves(made) if isinstance(each, RulePass) and (each is made or each.info.name not in names)
+        ]
+        if not isinstance(made, RulePass):
+            continue
+        found += [(entry.name, each) for each in made.inner]
+        for option in entry.options.values():
+            switched = entry.make({option.name: True}) if option.default is False else None
+            if isinstance(switched, RulePass) and set(switched.sets) - set(made.sets):
+                found.append((f"{entry.name}{{{option.name}=True}}", switched))
+    return found
+
+
+def other_passes() -> list[tuple[str, Pass, Sequence[Rule]]]:
+    """The registered passes that run rules without being rule passes, with their rules."""
+    found: list[tuple[str, Pass, Sequence[Rule]]] = []
+    for entry in list_passes():
+        made = None if entry.info is None else entry.make({})
+        if not isinstance(made, RulePass) and isinstance(made, RunsRules):  # which reads `rules`, and a rule pass expands them
+            found.append((entry.name, made, made.rules))
+    return found

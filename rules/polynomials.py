@@ -23,7 +23,7 @@ from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, Type
 from passat.rules.analysis import Analysis, Made
 from passat.rules.guards import Applied, Reject, Term, Tree
-from passat.rules.range_analysis import RANGES
+from passat.rules.range_guards import RANGES
 from passat.rules.ranges import limits_of
 
 

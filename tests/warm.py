@@ -8,7 +8,7 @@ from typing import Final
 from passat.rules.engine.directions import Directions, expanded
 from passat.rules.library import rule_sets
 from passat.rules.passes import default_pipeline
-from passat.rules.registered import leaves
+from passat.rules.planned_rules import leaves
 from passat.rules.rule import EAGER, MULTI_PATTERN
 from passat.rules.rule_pass import RulePass
 

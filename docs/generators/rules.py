@@ -6,7 +6,7 @@ from passat.catalog import Subject, library_subjects, operators_of, runners
 from passat.passmgr import Pass
 from passat.rule_pages import INTRODUCTION, code, first_sentence, joined, prose, section, table
 from passat.rules.passes import default_pipeline
-from passat.rules.registered import leaves, registered_rule_passes
+from passat.rules.planned_rules import leaves, registered_rule_passes
 from passat.rules.rule_pass import RulePass
 from passat.rules.rule_set import RuleSetMeta
 

@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 
 from passat.ir.op import list_ops
-from passat.rules.checking.broadcasting import Broadcasts
+from passat.ir.tensor import Tensor
+from passat.ir.types import TensorType
 from passat.rules.checking.case import Case, Unfit
 from passat.rules.checking.draw import SamplingHints, draw, varied
 from passat.rules.checking.report import Finding, RuleReport, count
@@ -142,7 +143,7 @@ def try_many(
     if trier.inner is not None:
         hints.want_constants()  # most facts follow from those of constants
     sampler = Sampler(generator)
-    broadcasts = Broadcasts(sampler)
+    broadcasts = _Broadcasts(checked, trier, sampler)
     found: list[Case] = []
     accepted = 0
     reasons: Counter[str] = Counter()
@@ -179,18 +180,7 @@ def try_many(
         reasons[trial.reason if explained else f"instance {turn}"] += 1
         _count(checked, trier, trial)
         if trial.verdict is Verdict.AGREES:
-            _try_broadcast(checked, trier, broadcasts, case)
-
-
-def _try_broadcast(checked: Checked, trier: Trier, broadcasts: Broadcasts, case: Case) -> None:
-    """Tries an instance that is made from an accepted one. It counts only if it is wrong, since it is not independent."""
-    other = broadcasts.of(case)
-    if other is not None:
-        trial = trier.try_case(other)
-        broadcasts.note(trial)
-        if trial.verdict in WRONG:
-            checked.report.drawn += 1
-            _count(checked, trier, trial)
+            broadcasts.try_one(case)
 
 
 def _ill_typed(checked: Checked, reason: str) -> None:
@@ -241,3 +231,66 @@ def rejecter(rejection: Reject) -> str:
 def _kind_of(trial: Trial) -> str:
     text = trial.reason.split(":")[0]
     return f"the left side has no value: {text}" if trial.verdict is Verdict.UNDEFINED else text
+
+
+_BROADCAST: Final = 0.5
+"""Probability of making an instance from an accepted one."""
+_PATIENCE: Final = 40
+"""Number of instances of which at least one must be compared, or no more are made: operators do not broadcast, or guards see to it."""
+
+
+class _Broadcasts:
+    """Tries instances in which an input broadcasts along an axis whose size is unknown, which neither types nor guards show, or has fewer
+    axes than the others: `y - (y - x)` has more elements than `x` if `x` turns out to have size 1. Random sizes seldom do this, so such
+    instances are made from accepted ones, until it turns out that none is accepted."""
+
+    def __init__(self, checked: Checked, trier: Trier, sampler: Sampler) -> None:
+        self._checked = checked
+        self._trier = trier
+        self._sampler = sampler
+        self._made = self._compared = 0
+
+    def try_one(self, case: Case) -> None:
+        """By chance, tries an instance made from an accepted one. It counts only if it is wrong, since it is not independent."""
+        ends = self._made >= _PATIENCE * (1 + self._compared)
+        other = None if ends or not self._sampler.chance(_BROADCAST) else narrowed(case, self._sampler)
+        if other is not None:
+            trial = self._trier.try_case(other)
+            self._made += 1
+            self._compared += trial.verdict in COMPARED
+            if trial.verdict in WRONG:
+                self._checked.report.drawn += 1
+                _count(self._checked, self._trier, trial)
+
+
+def narrowed(case: Case, sampler: Sampler) -> Case | None:
+    """The case with one input whose size along an axis, or along all axes, is 1 but unknown, or without its first axis; None if all sizes
+    are 1 or fixed. The sizes of the other inputs may be unknown, too: where one is known, the size of the result is."""
+    open_ = {
+        name: [axis for axis, dim in enumerate(value.shape) if dim > 1]
+        for name, value in case.inputs.items()
+        if isinstance(value, Tensor) and name not in case.asked
+    }
+    names = [name for name, axes in open_.items() if axes]
+    if not names:
+        return None
+    name = sampler.pick(names)
+    value = case.inputs[name]
+    assert isinstance(value, Tensor)
+    if 0 in open_[name] and sampler.chance(0.25):
+        array = value.numpy()[0]
+        kept = {(each, axis): size for (each, axis), size in case.unknown.items() if each != name}
+        moved = {(each, axis - 1): size for (each, axis), size in case.unknown.items() if each == name and axis}
+        unknown = {**kept, **moved}
+    else:
+        axes = open_[name] if sampler.chance(0.2) else [sampler.pick(open_[name])]
+        array = value.numpy()[tuple(slice(1) if axis in axes else slice(None) for axis in range(value.ndim))]
+        others = {(each, axis): "?" for each, sizes in open_.items() if each != name for axis in sizes} if sampler.chance(0.5) else {}
+        unnamed = sampler.chance(0.5)
+        unknown = {**case.unknown, **others, **{(name, axis): "?" if unnamed else f"{name}{axis}" for axis in axes}}
+    return case._replace(
+        types={**case.types, name: TensorType(array.shape, value.dtype)},
+        inputs={**case.inputs, name: Tensor.dense(array, value.dtype)},
+        unknown=unknown,
+        computed={},
+    )

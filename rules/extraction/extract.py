@@ -10,7 +10,9 @@ from typing import Final, NamedTuple
 
 from passat.rules.cost import CostModel
 from passat.rules.engine.graph import Graph
+from passat.rules.extraction.exact import solve_exactly
 from passat.rules.extraction.improve import Solution, cheapest_trees, trees_from_leaves
+from passat.rules.extraction.ladder import Climb, several
 from passat.rules.extraction.space import LESS, Space
 
 OVERPRICED: Final = 0.98
@@ -44,7 +46,7 @@ def extract(
     """The cheapest program found for `roots`. `results` are nodes whose
     values the program returns. `loaded` is the number of nodes before rules ran; calls that rules add must exist in the target opset.
     `together` has joint choices for several e-classes. `exact_seconds` continues with an exact search (passat.rules.extraction.exact). A
-    `rank` above 0 requests the next best accepted program, or the last if there are fewer (passat.rules.extraction.several)."""
+    `rank` above 0 requests the next best accepted program, or the last if there are fewer (passat.rules.extraction.ladder)."""
     space = Space.of_graph(graph, model, results)
     classes = [graph.find(root) for root in roots]
     best = _best(space, graph, classes, exact_seconds, together)
@@ -53,9 +55,6 @@ def extract(
         best = _best(space, graph, classes, exact_seconds, together)
     if not rank or not space.alternatives:
         return best
-    from passat.rules.extraction.ladder import Climb
-    from passat.rules.extraction.several import several
-
     known = Climb(best.choice, best.cost, 0.0, False, {})
     others = [found for found in several(space, classes, known, rank + 1, accept) if found is not known]
     if not others:
@@ -115,8 +114,6 @@ def _best(
         best.improve_beside(groups)
         places = best.alternatives(greedy)
     if exact_seconds > 0 and space.alternatives:
-        from passat.rules.extraction.exact import solve_exactly
-
         found = solve_exactly(space, classes, best.in_order(), exact_seconds)
         assert found.choice is not None, "includes the known choice"
         return Extraction(found.choice, space.cost(found.choice, classes), input_cost, found.bound, places, space)

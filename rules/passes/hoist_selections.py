@@ -22,8 +22,7 @@ from passat.ir.op import Op, get_op
 from passat.ir.traverse import children, with_children
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.cost import cost_model, program_cost
-from passat.rules.passes.product_of_rows import RESHAPES
-from passat.rules.passes.selected_regions import Region, completed, merged
+from passat.rules.passes.selected_regions import RESHAPES, Region, completed, merged
 from passat.rules.passes.selections import selection
 from passat.rules.passes.simplify_shapes import in_each_function, own_nodes
 from passat.rules.rule import EXACT

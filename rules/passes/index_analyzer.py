@@ -17,7 +17,7 @@ from passat.ir.types import TensorType
 from passat.rules.analysis import Analysis, Made
 from passat.rules.passes.index_expressions import Reader, Span, call, integer, truth
 from passat.rules.passes.index_saturation import IndexGraph, Simplified, is_simplified
-from passat.rules.range_analysis import RANGES
+from passat.rules.range_guards import RANGES
 
 _LARGEST: Final = 1 << 62
 

@@ -4,8 +4,8 @@ A step claims that some terms are instances of a rule's left side, and names the
 matches the left side against the term, evaluates guards, builds the right side, and computes folded values. All equations go into one
 congruence closure, in which both programs must finally be equal.
 
-The trusted base, besides this file: instances of rules (`instance.py`), laws of If, Loop and Scan (`regions.py`), types of their parameters
-(`parameters.py`), the format of certificates (`terms.py`) and the decoding of constants, attributes and types (`plain.py`); the rules and
+The trusted base, besides this file: instances of rules (`instance.py`), laws of If, Loop and Scan and types of their parameters
+(`regions.py`), the format of certificates (`terms.py`) and the decoding of constants, attributes and types (`plain.py`); the rules and
 the meaning of their guards and computed values (`passat.rules.substitution`, `expansion`, `analysis`); types, kernels and traits of
 operators, and shape arithmetic (`passat.ir`), with ONNX Runtime for values that kernels do not compute bit for bit. Neither the engine nor
 egglog is trusted.
@@ -33,9 +33,8 @@ from passat.rules.guards import Reject
 from passat.rules.multi_pattern import MultiRule
 from passat.rules.pattern import PExpression, PValue, RuleError
 from passat.rules.provenance.instance import Instance
-from passat.rules.provenance.parameters import passes
 from passat.rules.provenance.plain import CertificateError, Uncovered, attrs_of, constant_key, digest_key, plain_tensor
-from passat.rules.provenance.regions import Regions
+from passat.rules.provenance.regions import Regions, passes
 from passat.rules.provenance.terms import CALL, CONST, FIELD, FUNCTION, GLOBAL, TUPLE, check_form, draws, label_and_maker, operands_of
 from passat.rules.provenance.verdict import Gap, Verdict
 from passat.rules.rule import Rule

@@ -25,9 +25,8 @@ from passat.rules.engine.matching import Matcher
 from passat.rules.engine.report import Inapplicable, Skipped
 from passat.rules.multi_pattern import MultiRule
 from passat.rules.passes import default_pipeline
-from passat.rules.planned_rules import why_not_run
+from passat.rules.planned_rules import other_passes, registered_rule_passes, why_not_run
 from passat.rules.provenance.node_traces import names_of
-from passat.rules.registered import other_passes, registered_rule_passes
 from passat.rules.rule import EAGER, Rule, equation_of, without_operators
 from passat.rules.rule_pass import RulePass, rule_passes
 from passat.rules.rule_set import RuleSetMeta

@@ -20,7 +20,7 @@ from passat.rules.guards import Guard
 from passat.rules.holes import OperatorHole
 from passat.rules.library import rule_files, rule_sets
 from passat.rules.pattern import Computed, PCall
-from passat.rules.registered import other_passes, registered_rule_passes
+from passat.rules.planned_rules import other_passes, registered_rule_passes
 from passat.rules.rule import KEPT, MIXED, REDUCING, RESOLVED, Rule
 from passat.rules.rule_pass import ALWAYS, RulePass
 from passat.rules.rule_set import RuleSet, RuleSetMeta

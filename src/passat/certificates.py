@@ -18,12 +18,12 @@ from passat.ir.whole_file import write_whole
 from passat.passmgr import UnknownPassError, get_entry
 from passat.pipelines import check_rule_sets
 from passat.rules import RulePass
+from passat.rules.planned_rules import leaves
 from passat.rules.provenance.checker import Checker
 from passat.rules.provenance.plain import CertificateError, Uncovered
 from passat.rules.provenance.terms import Terms, check_form
 from passat.rules.provenance.verdict import Verdict
 from passat.rules.provenance.writer import WRITTEN, rules_by_name
-from passat.rules.registered import leaves
 from passat.rules.rule_set import RuleSet
 
 if TYPE_CHECKING:

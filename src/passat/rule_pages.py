@@ -19,7 +19,7 @@ from passat.catalog import (
 from passat.ir.counting import counted
 from passat.passmgr import PassContext
 from passat.rules.passes import default_pipeline
-from passat.rules.registered import leaves
+from passat.rules.planned_rules import leaves
 from passat.rules.rule import EXACT, FINITE, KEPT, MIXED, RESOLVED, Rule
 from passat.rules.rule_set import RuleSetMeta
 

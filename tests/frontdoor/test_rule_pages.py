@@ -29,7 +29,7 @@ from passat.rules.holes import cases
 from passat.rules.library import Arithmetic, FastMath, Parallel
 from passat.rules.passes import default_pipeline
 from passat.rules.pattern import RuleError, attributes, constants, op, tensors
-from passat.rules.registered import registered_rule_passes
+from passat.rules.planned_rules import registered_rule_passes
 from passat.rules.rule_set import RuleSet
 
 RULES = '''

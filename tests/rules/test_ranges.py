@@ -19,7 +19,7 @@ from passat.ir.op import Op, OpTypeError, get_op, list_ops
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.analysis import Made
-from passat.rules.range_analysis import RANGES
+from passat.rules.range_guards import RANGES
 from passat.rules.ranges import Range, limits_of
 from passat.runner import Runner
 

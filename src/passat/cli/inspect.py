@@ -189,8 +189,7 @@ def extract(
     """
     with errors(as_json):
         from passat.rules.extraction.exact import ExactUnavailableError
-        from passat.rules.extraction.ladder import NoProgramError, climb
-        from passat.rules.extraction.several import several
+        from passat.rules.extraction.ladder import NoProgramError, climb, several
         from passat.rules.extraction.space import EGraphFileError, read_egraph
 
         if seed and not time_limit:

@@ -17,7 +17,7 @@ from passat.page.sides import input_of
 from passat.page.texts import Strings, script_json
 from passat.pipelines import build_pipeline
 from passat.rules import RuleSet, op, tensors
-from passat.rules.registered import leaves
+from passat.rules.planned_rules import leaves
 from passat.rules.rule_pass import RulePass
 from tests.frontdoor.page.large_model import NODES_OF_A_LAYER, layered
 from tests.frontdoor.page.pages import column, data_of, optimized, small_model

@@ -21,8 +21,7 @@ from passat.rules.engine.saturate import Saturator
 from passat.rules.guards import Term, guard
 from passat.rules.library import Arithmetic
 from passat.rules.pattern import RuleError, op, tensors
-from passat.rules.range_analysis import RANGES
-from passat.rules.range_guards import never_negative
+from passat.rules.range_guards import RANGES, never_negative
 from passat.rules.ranges import Range
 from passat.rules.rule import Rule
 from passat.rules.rule_pass import RulePass

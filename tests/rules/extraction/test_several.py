@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from passat.rules.extraction import several as several_module
+from passat.rules.extraction import ladder as ladder_module
 from passat.rules.extraction.improve import Solution, trees_from_leaves
-from passat.rules.extraction.ladder import Climb, climb
-from passat.rules.extraction.several import BRANCHES, FEWEST, several
+from passat.rules.extraction.ladder import BRANCHES, FEWEST, Climb, climb, several
 from passat.rules.extraction.space import Space
 from tests.share import share
 
@@ -93,7 +92,7 @@ def test_the_next_best_adds_the_least_cost(length: int) -> None:
 @pytest.mark.parametrize(("length", "count"), [(20, 2), (200, 2), (200, 10), (6_000, 3)])
 def test_searches_are_bounded(length: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     work = 20_000
-    monkeypatch.setattr(several_module, "WORK", work)
+    monkeypatch.setattr(ladder_module, "WORK", work)
     nodes = chain(length)
     space, first = space_of(nodes)
     best = climb(space, [first[length - 1]])
@@ -104,7 +103,7 @@ def test_searches_are_bounded(length: int, count: int, monkeypatch: pytest.Monke
         searches += 1
         return climb(space, roots)
 
-    monkeypatch.setattr(several_module, "climb", counted)
+    monkeypatch.setattr(ladder_module, "climb", counted)
     found = several(space, [first[length - 1]], best, count)
     assert 1 < len(found) <= count
     assert 0 < searches <= min(BRANCHES * count, max(FEWEST, work // len(nodes)))

@@ -5,7 +5,7 @@ from pathlib import Path
 from types import ModuleType
 
 from passat.catalog import library_subjects
-from passat.rules.registered import registered_rule_passes
+from passat.rules.planned_rules import registered_rule_passes
 from passat.rules.rule import Rule, equation_of
 from passat.rules.rule_set import RuleSetMeta
 from tests.rules.library.cases import Case
