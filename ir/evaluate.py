@@ -28,6 +28,11 @@ def tensors_in(values: Iterable[Value]) -> Iterator[Tensor]:
             yield value
 
 
+def type_of_value(value: Value) -> Type:
+    """The type of a value."""
+    return TupleType(map(type_of_value, value)) if isinstance(value, tuple) else TensorType(value.shape, value.dtype)
+
+
 def as_constant(value: Value) -> Expr:
     """A constant, or a tuple of constants."""
     return Constant(value) if isinstance(value, Tensor) else Tuple(map(as_constant, value))

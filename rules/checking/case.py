@@ -13,7 +13,7 @@ import numpy as np
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.counting import counted
 from passat.ir.dtypes import COMPLEX, FLOATS, from_numpy, to_numpy
-from passat.ir.evaluate import EvaluateError, Value, as_constant, evaluate_call
+from passat.ir.evaluate import EvaluateError, Value, as_constant, evaluate_call, tensors_in, type_of_value
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem, Var
 from passat.ir.infer import InferError, infer_type
 from passat.ir.op import FOLLOWED, KNOWN_LIMIT, KnownValue, Op, OpTypeError, get_op
@@ -47,6 +47,16 @@ class Case(NamedTuple):
     unknown: Mapping[tuple[str, int], str] = {}
     computed: Mapping[str, Sequence[tuple[str, int] | None]] = {}
     asked: frozenset[str] = frozenset()
+
+    @property
+    def values(self) -> Mapping[str, Value]:
+        """The values of all holes and literals."""
+        return {**self.inputs, **self.constants}
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """The tensors of these values."""
+        return list(tensors_in(self.values.values()))
 
 
 class Program(NamedTuple):
@@ -173,17 +183,16 @@ class Evaluation:
                 raise NotImplementedError(f"{type(node).__name__} has no kernel")
             done[id(node)] = value
             self._kept.append(node)
-        return [tensor.numpy() for tensor in flatten(done[id(root)])]
+        return [tensor.numpy() for tensor in tensors_in([done[id(root)]])]
 
     def magnitude(self) -> float:
         """The largest finite magnitude of the non-integer values so far."""
         largest = 0.0
-        for value in self._done.values():
-            for tensor in flatten(value):
-                if (tensor.dtype in FLOATS or tensor.dtype in COMPLEX) and tensor.size:
-                    with np.errstate(all="ignore"):
-                        size = np.abs(tensor.numpy().astype(np.float64 if tensor.dtype in FLOATS else np.complex128))
-                    largest = max(largest, float(np.max(size, initial=0.0, where=np.isfinite(size))))
+        for tensor in tensors_in(self._done.values()):
+            if (tensor.dtype in FLOATS or tensor.dtype in COMPLEX) and tensor.size:
+                with np.errstate(all="ignore"):
+                    size = np.abs(tensor.numpy().astype(np.float64 if tensor.dtype in FLOATS else np.complex128))
+                largest = max(largest, float(np.max(size, initial=0.0, where=np.isfinite(size))))
         return largest
 
     def runtime_magnitude(self, root: Expr) -> float:
@@ -191,7 +200,7 @@ class Evaluation:
         subtracts the mean, so that nearly equal elements lose digits; 0 for other operators, whose kernels compute like Passat's."""
         if not isinstance(root, Call) or not isinstance(root.op, Op) or root.op.name != "nn.instance_norm":
             return 0.0
-        data, gamma = (tensor.numpy().astype(np.float64) for arg in root.args[:2] for tensor in flatten(self._done[id(arg)]))
+        data, gamma = (tensor.numpy().astype(np.float64) for tensor in tensors_in([self._done[id(arg)] for arg in root.args[:2]]))
         if not data.size:
             return 0.0
         by_channel = np.moveaxis(data, root.attrs.axis, 1)
@@ -226,17 +235,13 @@ def _bounded(op: Op, args: Sequence[Value], attrs: Attrs, type_: Type) -> Value:
     known = type_
     if op.known_operands:
         with contextlib.suppress(OpTypeError):  # the kernel reports the error
-            known = op.infer([_type_of(arg) for arg in args], attrs, [_known(arg) for arg in args])
+            known = op.infer(list(map(type_of_value, args)), attrs, [_known(arg) for arg in args])
     if any(size > _MOST for size in _sizes(known)):
         raise TooLargeError(f"{op.name}: the value has more than {_MOST} elements")
     try:
         return evaluate_call(op, args, attrs, type_)
     except MemoryError as error:
         raise TooLargeError(f"{op.name}: there is not enough memory for the value") from error
-
-
-def _type_of(value: Value) -> Type:
-    return TupleType(map(_type_of, value)) if isinstance(value, tuple) else TensorType(value.shape, value.dtype)
 
 
 def _known(value: Value) -> KnownValue | None:
@@ -247,13 +252,6 @@ def _known(value: Value) -> KnownValue | None:
 def _sizes(type_: Type) -> Iterator[int]:
     """The known element counts of the tensors of a type."""
     return (static_size(part.shape) for part in leaves(type_) if isinstance(part, TensorType) and part.is_static)
-
-
-def flatten(value: Value) -> list[Tensor]:
-    """The tensors of a value, in order."""
-    if isinstance(value, tuple):
-        return [tensor for part in value for tensor in flatten(part)]
-    return [value]
 
 
 def is_float(array: Array) -> bool:

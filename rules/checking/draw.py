@@ -1,6 +1,5 @@
 """Random instances of patterns, mostly well typed and mostly accepted by the guards."""
 
-import itertools
 import math
 import re
 from collections import Counter
@@ -23,8 +22,8 @@ from passat.rules.checking.plan import Plan
 from passat.rules.checking.sampler import ALL_TYPES, FLOAT_TYPES, PLAIN, RARE_TYPES, Odd, Sampler, draw_array, draw_constant, uniform
 from passat.rules.checking.strategies import strategy_of
 from passat.rules.guards import Guard
-from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PNumber, PTuple
-from passat.rules.subterms import subterms, tensor_holes
+from passat.rules.pattern import AttrHole, Computed, Pattern, PCall, PConst, PGet, PLiteral, PTuple
+from passat.rules.subterms import arguments_of, subterms, tensor_holes, values_in
 
 _READS: Final = re.compile("const|known|knows")
 """Names of guards that need constants."""
@@ -54,7 +53,7 @@ class SamplingHints:
         self.named = {name for guard in guards for name in tensor_holes(guard.args)}
         self.spatial = next(iter(_spatial(pattern)), None)
         self.passed: dict[str, Counter[int]] = {}
-        computed = {value.function: value for value in _computed(others)}
+        computed = {value.function: value for other in others for value in values_in(other) if isinstance(value, Computed)}
         advisers: list[Guard | Computed] = [*guards, *computed.values()]
         self.advisers = [adviser for adviser in advisers if strategy_of(adviser) is not None]
         self.asking = False
@@ -114,26 +113,12 @@ def _kind(dtype: str) -> str:
 
 def _numbers(value: AnyValue) -> Iterator[float]:
     """The numbers in patterns, guards and computed attributes."""
-    if isinstance(value, (tuple, list)):
-        for part in value:
-            yield from _numbers(part)
-    elif isinstance(value, Computed):
-        yield from _numbers(value.args)
-    elif isinstance(value, Pattern):
-        for node in subterms(value):
-            if isinstance(node, PLiteral):
-                yield float(node.value)
-    elif isinstance(value, (int, float)) and value is not None:
+    if isinstance(value, Pattern):
+        yield from (float(node.value) for node in subterms(value) if isinstance(node, PLiteral))
+    elif isinstance(value, (int, float)):
         yield float(value)
-
-
-def _computed(patterns: Sequence[Pattern]) -> Iterator[Computed]:
-    """The computed attributes and numbers of patterns."""
-    for node in itertools.chain.from_iterable(map(subterms, patterns)):
-        if isinstance(node, PCall):
-            yield from (value for value in node.attrs.values() if isinstance(value, Computed))
-        elif isinstance(node, PNumber) and isinstance(node.value, Computed):
-            yield node.value
+    for part in arguments_of(value):
+        yield from _numbers(part)
 
 
 def _spatial(pattern: Pattern) -> Iterator[int]:
@@ -146,15 +131,11 @@ def _spatial(pattern: Pattern) -> Iterator[int]:
 
 def _plain(value: AnyValue) -> Iterator[AnyValue]:
     """The plain values among the arguments of guards: candidates for attributes."""
-    if isinstance(value, (tuple, list)):
-        if isinstance(value, tuple) and value and all(isinstance(part, int) for part in value):
-            yield value
-        for part in value:
-            yield from _plain(part)
-    elif isinstance(value, Computed):
-        yield from _plain(value.args)
-    elif not isinstance(value, (Pattern, AttrHole)):
+    is_list = isinstance(value, tuple) and value and all(isinstance(part, int) for part in value)
+    if is_list or not isinstance(value, (tuple, list, Computed, Pattern, AttrHole)):
         yield value
+    for part in arguments_of(value):
+        yield from _plain(part)
 
 
 def draw(hints: SamplingHints, sampler: Sampler, *, odd: Odd = PLAIN, unknown: bool = False) -> tuple[Case, str]:

@@ -13,7 +13,6 @@ from passat.ir.op import REQUIRED, Op
 from passat.ir.tensor import Array
 from passat.rules import guards as library
 from passat.rules.attribute_arithmetic import equals
-from passat.rules.checking.case import flatten
 from passat.rules.checking.trial import WRONG, Trial, Trier, Verdict
 from passat.rules.checking.trying import Checked, tried, triers
 from passat.rules.engine.bindings import Bindings
@@ -219,8 +218,7 @@ class _Evidence:
 
 def _arrays(trial: Trial) -> list[Array]:
     """The operands and the results of an instance."""
-    operands = [tensor.numpy() for value in (*trial.case.inputs.values(), *trial.case.constants.values()) for tensor in flatten(value)]
-    return [*operands, *trial.left_value]
+    return [*(tensor.numpy() for tensor in trial.case.tensors), *trial.left_value]
 
 
 def _probes(rule: Rule) -> Iterator[Trier]:

@@ -11,11 +11,11 @@ from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from passat.ir.infer import InferError, infer_type
 from passat.ir.op import Op
 from passat.ir.traverse import post_order, rewrite
+from passat.rules.checking.trial import expression_of
 from passat.rules.checking.trying import Checked
 from passat.rules.cost import ROOFLINE, program_cost
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.matching import Matcher
-from passat.rules.engine.rebuild import rebuild
 from passat.rules.engine.symbols import Symbol
 from passat.rules.expansion import with_parts
 from passat.rules.guards import Guard
@@ -118,8 +118,7 @@ def _next(expr: Expr, matchers: Mapping[Symbol, Sequence[Matcher]]) -> Iterator[
                         _, built = matcher.decide(graph, row)
                     except Exception:  # a rejection, or an exception of a guard, which is reported where the rule itself is tried
                         continue
-                    made = rebuild(graph, {number: number for number in range(len(graph))}, built)
-                    yield matcher.name, _folded(_with(expr, part, made))
+                    yield matcher.name, _folded(_with(expr, part, expression_of(graph, built)))
 
 
 def _with(expr: Expr, old: Expr, new: Expr) -> Expr:

@@ -10,11 +10,10 @@ import numpy as np
 
 from passat.ir.attrs import Attrs
 from passat.ir.dtypes import COMPLEX, FLOATS, INTEGERS, to_numpy
-from passat.ir.evaluate import Value
+from passat.ir.evaluate import Value, tensors_in, type_of_value
 from passat.ir.op import OpTypeError
 from passat.ir.tensor import Array, Tensor
-from passat.ir.types import TensorType, TupleType, Type
-from passat.rules.checking.case import Case, Key, Unfit, flatten, name_of
+from passat.rules.checking.case import Case, Key, Unfit, name_of
 from passat.rules.checking.draw import SamplingHints, draw
 from passat.rules.checking.sampler import EXTREME, PLAIN, Sampler
 from passat.rules.checking.trial import Trial, Trier
@@ -52,7 +51,7 @@ def _with_values(case: Case, only: str | None, change: Callable[[Tensor], Tensor
     """The case with other tensors, all or those of one hole, and their types."""
     constants = {name: _mapped(value, change) if only in (None, name) else value for name, value in case.constants.items()}
     inputs = {name: _mapped(value, change) if only in (None, name) else value for name, value in case.inputs.items()}
-    types = {name: _type(value) for name, value in (*constants.items(), *inputs.items())}
+    types = {name: type_of_value(value) for name, value in (*constants.items(), *inputs.items())}
     return case._replace(types=types, constants=constants, inputs=inputs)
 
 
@@ -60,12 +59,8 @@ def _mapped(value: Value, change: Callable[[Tensor], Tensor]) -> Value:
     return tuple(_mapped(part, change) for part in value) if isinstance(value, tuple) else change(value)
 
 
-def _type(value: Value) -> Type:
-    return TupleType(map(_type, value)) if isinstance(value, tuple) else TensorType(value.shape, value.dtype)
-
-
 def _other_dtypes(case: Case, pattern: Pattern) -> Iterator[Case]:
-    present = {tensor.dtype for value in (*case.inputs.values(), *case.constants.values()) for tensor in flatten(value)}
+    present = {tensor.dtype for tensor in case.tensors}
     for old, new in itertools.product(sorted(present), PLAIN_DTYPES):
         if old != new:
             yield _with_values(case, None, partial(_recast, old, new))
@@ -83,15 +78,10 @@ def _recast(old: str, dtype: str, tensor: Tensor) -> Tensor:
 
 def _fewer_axes(case: Case, pattern: Pattern) -> Iterator[Case]:
     """The case without one axis, counted from the front or the end, of all tensors or of one."""
-    names = [*case.inputs, *case.constants]
-    deepest = max((tensor.ndim for name in names for tensor in flatten(_value(case, name))), default=0)
+    deepest = max((tensor.ndim for tensor in case.tensors), default=0)
     for axis in (*range(deepest), *range(-1, -deepest - 1, -1)):
         yield _with_values(case, None, partial(_without, axis))
-        yield from (_with_values(case, name, partial(_without, axis)) for name in names)
-
-
-def _value(case: Case, name: str) -> Value:
-    return case.inputs[name] if name in case.inputs else case.constants[name]
+        yield from (_with_values(case, name, partial(_without, axis)) for name in case.values)
 
 
 def _without(axis: int, tensor: Tensor) -> Tensor:
@@ -102,15 +92,13 @@ def _without(axis: int, tensor: Tensor) -> Tensor:
 
 def _smaller_sizes(case: Case, pattern: Pattern) -> Iterator[Case]:
     """The case with a size decreased wherever it occurs, or along one axis of one tensor."""
-    sizes = sorted(
-        {dim for value in (*case.inputs.values(), *case.constants.values()) for t in flatten(value) for dim in t.shape}, reverse=True
-    )
+    sizes = sorted({dim for tensor in case.tensors for dim in tensor.shape}, reverse=True)
     for old in sizes:
         for new in sorted({1, 2, old - 1}):
             if 0 < new < old or (old == 0 and new == 1):
                 yield _with_values(case, None, partial(_with_size, old, new))
-    for name in (*case.inputs, *case.constants):
-        for tensor in flatten(_value(case, name))[:1]:
+    for name, value in case.values.items():
+        for tensor in itertools.islice(tensors_in([value]), 1):
             for axis, dim in enumerate(tensor.shape):
                 if dim > 1:
                     shape = [*tensor.shape[:axis], dim - 1, *tensor.shape[axis + 1 :]]
@@ -136,15 +124,12 @@ def _other_attributes(case: Case, pattern: Pattern) -> Iterator[Case]:
     tried = set()
     for key, attrs in case.attrs.items():
         for name, value in attrs.items():
-            for simpler in _simpler_attribute(value, ops[key].op.defaults.get(name)):
-                change = (name, repr(value), repr(simpler))
-                if change in tried or simpler == value:
-                    continue
-                tried.add(change)
-                yield _with_attribute(case, ops, name, value, simpler, None)
-            for simpler in _simpler_attribute(value, ops[key].op.defaults.get(name)):
-                if simpler != value:
-                    yield _with_attribute(case, ops, name, value, simpler, key)
+            simpler = [new for new in _simpler_attribute(value, ops[key].op.defaults.get(name)) if new != value]
+            for new in simpler:
+                if (change := (name, repr(value), repr(new))) not in tried:
+                    tried.add(change)
+                    yield _with_attribute(case, ops, name, value, new, None)
+            yield from (_with_attribute(case, ops, name, value, new, key) for new in simpler)
 
 
 def _simpler_attribute(value: AnyValue, default: AnyValue) -> Iterator[AnyValue]:
@@ -172,11 +157,11 @@ def _with_attribute(case: Case, ops: Mapping[Key, PCall], name: str, old: AnyVal
 
 
 def _simpler_values(case: Case, pattern: Pattern) -> Iterator[Case]:
-    for name in (*case.inputs, *case.constants):
+    for name in case.values:
         for change in (np.zeros_like, np.ones_like, _counted, _rounded):
             yield _with_values(case, name, partial(_changed, change))
-    for name in (*case.inputs, *case.constants):
-        for tensor in flatten(_value(case, name))[:1]:
+    for name, value in case.values.items():
+        for tensor in itertools.islice(tensors_in([value]), 1):
             if tensor.size <= _ELEMENTS and tensor.dtype != "bool":
                 for place, new in itertools.product(range(tensor.size), (0, 1, 2, -1)):
                     yield _with_values(case, name, partial(_put, place, new))
@@ -268,7 +253,7 @@ def _small(trier: Trier, wanted: Wanted) -> Iterator[Case]:
 
 def weight(case: Case, ops: Mapping[Key, PCall] | None = None) -> tuple[float, ...]:
     """The complexity of a case; smaller is simpler."""
-    tensors = [tensor for value in (*case.inputs.values(), *case.constants.values()) for tensor in flatten(value)]
+    tensors = case.tensors
     sizes = sum(max(tensor.size, 1) + (not tensor.size) for tensor in tensors)
     ranks = sum(tensor.ndim for tensor in tensors)
     dtypes = sum(

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from passat.ir.evaluate import EvaluateError, MisdeclaredError, Value
-from passat.ir.expr import Expr
+from passat.ir.evaluate import EvaluateError, MisdeclaredError, Value, tensors_in
+from passat.ir.expr import Expr, Var
 from passat.ir.infer import InferError, infer_type
 from passat.ir.op import Op, OpTypeError
 from passat.ir.tensor import Array
@@ -24,7 +24,6 @@ from passat.rules.checking.case import (
     Unfit,
     build,
     difference,
-    flatten,
     is_float,
     limit_of,
     rounding,
@@ -34,6 +33,7 @@ from passat.rules.engine.graph import Graph
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Matcher
 from passat.rules.engine.rebuild import rebuild
+from passat.rules.engine.report import RuleStatistics
 from passat.rules.engine.symbols import TUPLE, symbol
 from passat.rules.expansion import with_parts
 from passat.rules.guards import Check, Guard, Reject
@@ -146,14 +146,14 @@ class Trier:
                         rejections.append(_untraced(rejection))
                     else:
                         bound = (self._matcher.bind(graph, row),) if self.keep else ()
-                        made.append(Rewrite(_expression(graph, built), bound))
+                        made.append(Rewrite(expression_of(graph, built), bound))
         return matched
 
     def _together(self, graph: Graph, root: int, made: list[Rewrite], rejections: list[Reject]) -> bool:
         """Applies a multi-pattern rule to the tuple of its roots."""
         assert self._grouper is not None
         roots = graph.operands[root]
-        noted = _Noted(rejections)
+        noted = _Noted(rejections=rejections)
         for group in self._grouper.groups(graph, len(graph), noted):
             if {node for node, _ in group} != set(roots):
                 continue
@@ -163,7 +163,7 @@ class Trier:
                 rejections.append(_untraced(rejection))
                 continue
             whole = graph.make(symbol(TUPLE, None, len(roots)), 0, tuple(built[node] for node in roots))
-            made.append(Rewrite(_expression(graph, whole), tuple(match for _, match in group)))
+            made.append(Rewrite(expression_of(graph, whole), tuple(match for _, match in group)))
         return noted.matches > 0
 
     def try_case(self, case: Case) -> Trial:
@@ -199,7 +199,7 @@ class Trier:
                 build(self.pattern, case._replace(unknown={}, computed={}))
             except Unfit as unfit:
                 return Trial(Verdict.UNFIT, case, str(unfit)), iter(())
-        evaluation = Evaluation({program.params[name]: value for name, value in case.inputs.items() if name in program.params})
+        evaluation = Evaluation(_operands(case, program))
         try:
             left = evaluation(program.body)
         except EvaluateError as error:
@@ -246,16 +246,13 @@ class Trier:
         intermediate overflow."""
         left, program = trial.left_value, trial.program
         assert program is not None
-        wide = Evaluation({program.params[name]: value for name, value in trial.case.inputs.items() if name in program.params}, wide=True)
+        wide = Evaluation(_operands(trial.case, program), wide=True)
         try:
             truth, other = wide(program.body), wide(body)
         except EvaluateError:
             truth = other = left
-        floats = [
-            type_.dtype
-            for type_ in map(_type_of, program.terms.values())
-            if type_ is not None and type_.dtype.startswith(("float", "bfloat"))
-        ]
+        types = [term.checked_type for term in program.terms.values()]
+        floats = [type_.dtype for type_ in types if isinstance(type_, TensorType) and type_.dtype.startswith(("float", "bfloat"))]
         if floats and wide.magnitude() > min(map(limit_of, floats)) / 256:
             return Verdict.UNCOMPARED, "intermediate values are close to the limits of their element type"
         loss = [_loss(part, exact) for part, exact in zip(left, truth, strict=True)]
@@ -272,16 +269,15 @@ class Trier:
         return Verdict.DISAGREES, wrong
 
 
-class _Noted:
+@dataclass
+class _Noted(RuleStatistics):
     """The statistics of a multi-pattern rule while its matches are searched."""
 
-    def __init__(self, rejections: list[Reject]) -> None:
-        self.matches = 0
-        self._rejections = rejections
+    rejections: list[Reject] = field(default_factory=list)
 
     def reject(self, rejection: Reject) -> None:
         """Records a rejection."""
-        self._rejections.append(_untraced(rejection))
+        self.rejections.append(_untraced(rejection))
 
 
 def _untraced(rejection: Reject) -> Reject:
@@ -289,12 +285,14 @@ def _untraced(rejection: Reject) -> Reject:
     return Reject(rejection.reason, rejection.check, rejection.by)
 
 
-def _expression(graph: Graph, node: int) -> Expr:
+def expression_of(graph: Graph, node: int) -> Expr:
+    """The expression of a node of a graph in which each e-class has one node."""
     return rebuild(graph, {number: number for number in range(len(graph))}, node)
 
 
-def _type_of(expr: Expr) -> TensorType | None:
-    return expr.checked_type if isinstance(expr.checked_type, TensorType) else None
+def _operands(case: Case, program: Program) -> dict[Var, Value]:
+    """The values of the variables of a program."""
+    return {program.params[name]: value for name, value in case.inputs.items() if name in program.params}
 
 
 def _finite(array: Array) -> Array:
@@ -305,7 +303,7 @@ def _finite(array: Array) -> Array:
 def all_finite(case: Case) -> bool:
     """True if all inputs and constants are finite, except constants that a guard determines."""
     values: list[Value] = [value for name, value in case.constants.items() if name not in case.asked]
-    return all(bool(np.all(_finite(tensor.numpy()))) for value in (*values, *case.inputs.values()) for tensor in flatten(value))
+    return all(bool(np.all(_finite(tensor.numpy()))) for tensor in tensors_in((*values, *case.inputs.values())))
 
 
 def _loss(found: Array, exact: Array) -> float:
