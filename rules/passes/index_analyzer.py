@@ -238,43 +238,22 @@ MODULAR_SETS: Final = ModularSets()
 """The analysis; in a guard, `x.fact(MODULAR_SETS)` is the set of a term."""
 
 
-def _add(x: Modular, y: Modular) -> Modular:
-    return Modular.of(math.gcd(x.coeff, y.coeff), x.base + y.base)
-
-
-def _subtract(x: Modular, y: Modular) -> Modular:
-    return Modular.of(math.gcd(x.coeff, y.coeff), x.base - y.base)
-
-
-def _multiply(x: Modular, y: Modular) -> Modular:
-    return Modular.of(math.gcd(x.coeff * y.coeff, x.coeff * y.base, y.coeff * x.base), x.base * y.base)
-
-
 def _floor_divide(x: Modular, y: Modular) -> Modular:
-    if y.coeff or not y.base or x.coeff % y.base:
-        return ANY
-    return Modular.of(x.coeff // y.base, x.base // y.base)
+    known = not y.coeff and y.base and not x.coeff % y.base
+    return Modular.of(x.coeff // y.base, x.base // y.base) if known else ANY
 
 
 def _divide(x: Modular, y: Modular) -> Modular:
-    exact = not y.coeff and y.base and not x.coeff % y.base and not x.base % y.base
-    return Modular.of(x.coeff // y.base, x.base // y.base) if exact else ANY
-
-
-def _floor_mod(x: Modular, y: Modular) -> Modular:
-    return Modular.of(math.gcd(x.coeff, y.base), x.base) if not y.coeff else ANY
+    return _floor_divide(x, y) if y.base and not x.base % y.base else ANY
 
 
 _OF: Final[dict[str, Callable[..., Modular]]] = {
-    "add": _add,
-    "subtract": _subtract,
-    "multiply": _multiply,
+    "add": lambda x, y: Modular.of(math.gcd(x.coeff, y.coeff), x.base + y.base),
+    "subtract": lambda x, y: Modular.of(math.gcd(x.coeff, y.coeff), x.base - y.base),
+    "multiply": lambda x, y: Modular.of(math.gcd(x.coeff * y.coeff, x.coeff * y.base, y.coeff * x.base), x.base * y.base),
     "negative": lambda x: Modular.of(x.coeff, -x.base),
     "floor_divide": _floor_divide,
     "divide": _divide,
-    "floor_mod": _floor_mod,
-    "fmod": _floor_mod,
-    "minimum": Modular.union,
-    "maximum": Modular.union,
-    "where": Modular.union,
+    **dict.fromkeys(("floor_mod", "fmod"), lambda x, y: Modular.of(math.gcd(x.coeff, y.base), x.base) if not y.coeff else ANY),
+    **dict.fromkeys(("minimum", "maximum", "where"), Modular.union),
 }

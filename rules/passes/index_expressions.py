@@ -8,6 +8,7 @@ A walk, not rules: it converts one representation to another.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -114,80 +115,58 @@ class Reader:
             if id(node) in self._made:
                 stack.pop()
                 continue
-            parts = self._parts(node)
+            parts, make = self._plan(node)
             missing = [part for part in parts if id(part) not in self._made]
             if missing:
                 stack += reversed(missing)
                 continue
             stack.pop()
             self._kept.append(node)
-            self._made[id(node)] = self._convert(node, [self._made[id(part)] for part in parts])
+            self._made[id(node)] = make(*[self._made[id(part)] for part in parts])
         return self._made[id(expr)]
 
-    def _parts(self, node: PrimExpr) -> list[PrimExpr]:
-        kind = type(node)
-        if kind in _BINARY and is_index(node.dtype):
-            return [node.a, node.b]  # type: ignore[attr-defined]  # a binary operation
-        if kind in _COMPARISONS and is_index(node.a.dtype):  # type: ignore[attr-defined]
-            return [node.a, node.b]  # type: ignore[attr-defined]
-        if node.lanes != 1:
-            return []
-        if isinstance(node, Let):
-            if id(node.value) not in self._made:
-                return [node.value]
-            self._bound.setdefault(node.var, self._made[id(node.value)])
-            return [node.value, node.body]
-        if kind in _LOGIC:
-            lazy = is_total(node.b, _HARMLESS)  # type: ignore[attr-defined]  # a binary operation
-            return [node.a, node.b] if lazy else []  # type: ignore[attr-defined]
-        if isinstance(node, tir.Not):
-            return [node.a]
-        chosen = _choice(node)
-        if chosen is not None and (is_index(node.dtype) or node.dtype == "bool"):
-            return list(chosen) if isinstance(node, Select) or all(is_total(value, _HARMLESS) for value in chosen[1:]) else []
-        if isinstance(node, Cast) and _is_scalar(node.dtype) and not isinstance(node.value, (IntImm, FloatImm)):
-            if _is_scalar(node.value.dtype):
-                return [node.value]
-            through = _through_float(node)
-            if through is not None:
-                return [through]
-        if _bits(node) is not None:
-            return [node.args[0], node.args[1]]  # type: ignore[attr-defined]  # a call
-        if _shift(node) is not None:
-            return [node.args[0]]  # type: ignore[attr-defined]  # a call
-        return []
-
-    def _convert(self, node: PrimExpr, parts: list[Expr]) -> Expr:
+    def _plan(self, node: PrimExpr) -> tuple[Sequence[PrimExpr], Callable[..., Expr]]:
+        """The parts of an expression that are converted first, and a function that makes the expression of theirs; no parts for what is not
+        arithmetic, which becomes a variable."""
         kind = type(node)
         if isinstance(node, Cast) and isinstance(node.value, (IntImm, FloatImm)):
-            node = cast(node.dtype, node.value)
+            return [], partial(self._value, cast(node.dtype, node.value))
+        if isinstance(node, BinaryOp) and (
+            (kind in _BINARY and is_index(node.dtype))
+            or (kind in _COMPARISONS and is_index(node.a.dtype))
+            or (kind in _LOGIC and node.lanes == 1 and is_total(node.b, _HARMLESS))
+        ):
+            return [node.a, node.b], partial(call, _NAMES[kind])
+        if node.lanes != 1:
+            return [], partial(self._value, node)
+        if isinstance(node, Let):
+            value = self._made.get(id(node.value))
+            if value is not None:
+                self._bound.setdefault(node.var, value)
+            return [node.value, *([] if value is None else [node.body])], lambda _, body: body
+        if isinstance(node, tir.Not):
+            return [node.a], partial(call, "logical_not")
+        chosen = _choice(node) if is_index(node.dtype) or node.dtype == "bool" else None
+        if chosen is not None and (isinstance(node, Select) or all(is_total(value, _HARMLESS) for value in chosen[1:])):
+            return chosen, _either if node.dtype == "bool" else partial(call, "where")
+        if isinstance(node, Cast) and _is_scalar(node.dtype):
+            if _is_scalar(node.value.dtype):
+                return [node.value], partial(_cast, node)
+            if (through := _through_float(node)) is not None:
+                return [through], partial(_cast_twice, node.value.dtype)
+        name = getattr(node.op, "name", "") if isinstance(node, TirCall) and is_index(node.dtype) else ""
+        if isinstance(node, TirCall) and name in _SHIFTS and isinstance(by := node.args[1], IntImm) and 0 <= by.value < 62:
+            return [node.args[0]], partial(_shifted, _SHIFTS[name], 1 << by.value)
+        if isinstance(node, TirCall) and name in _BITS:
+            return [node.args[0], node.args[1]], partial(call, _BITS[name])
+        return [], partial(self._value, node)
+
+    def _value(self, node: PrimExpr) -> Expr:
+        """A number, or a variable: of what is not arithmetic, or one that is bound to a value."""
         if isinstance(node, IntImm) and _is_scalar(node.dtype):
             return truth(bool(node.value)) if node.dtype == "bool" else integer(node.value)
-        if isinstance(node, TirVar):
-            value = self._bound.get(node)
-            if value is not None:
-                return value
-        if not parts:
-            return self._leaf(node)
-        if isinstance(node, Let):
-            return parts[1]
-        name = _NAMES.get(kind)
-        if name is not None:
-            return call(name, *parts)
-        if isinstance(node, tir.Not):
-            return call("logical_not", *parts)
-        if isinstance(node, Cast):
-            return _cast(node, parts[0]) if _is_scalar(node.value.dtype) else _cast_twice(parts[0], node.value.dtype)
-        shift = _shift(node)
-        if shift is not None:
-            return call(shift[0], parts[0], integer(shift[1]))
-        bits = _bits(node)
-        if bits is not None:
-            return call(bits, *parts)
-        condition, x, y = parts
-        if node.dtype == "bool":
-            return call("logical_or", call("logical_and", condition, x), call("logical_and", call("logical_not", condition), y))
-        return call("where", condition, x, y)
+        found = self._bound.get(node) if isinstance(node, TirVar) else None
+        return self._leaf(node) if found is None else found
 
     def _leaf(self, node: PrimExpr) -> Expr:
         """The variable of an expression that is not arithmetic; equal expressions have the same one."""
@@ -232,21 +211,6 @@ def _choice(node: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr] | None:
     return None
 
 
-def _shift(node: PrimExpr) -> tuple[str, int] | None:
-    """A shift by a constant as an operator and its second operand; to the right, a quotient that is rounded down."""
-    if not isinstance(node, TirCall) or node.op.name not in _SHIFTS or not is_index(node.dtype):
-        return None
-    by = node.args[1]
-    return (_SHIFTS[node.op.name], 1 << by.value) if isinstance(by, IntImm) and 0 <= by.value < 62 else None
-
-
-def _bits(node: PrimExpr) -> str | None:
-    """The operator of an operation on bits that is not a shift by a constant."""
-    if not isinstance(node, TirCall) or not is_index(node.dtype) or _shift(node) is not None:
-        return None
-    return _BITS.get(getattr(node.op, "name", ""))
-
-
 def _through_float(node: Cast) -> PrimExpr | None:
     """The integer that is converted to a floating-point number and back."""
     inner = node.value
@@ -254,10 +218,15 @@ def _through_float(node: Cast) -> PrimExpr | None:
     return inner.value if through and is_index(node.dtype) and isinstance(inner, Cast) and inner.value.dtype != "bool" else None
 
 
-def _cast_twice(value: Expr, through: str) -> Expr:
+def _cast_twice(through: str, value: Expr) -> Expr:
     op = get_op("cast")
     inner = Call(op, (value,), op.bind_attrs({"dtype": through}))
     return infer_type(Call(op, (inner,), op.bind_attrs({"dtype": "int64"})))
+
+
+def _shifted(operator: str, by: int, value: Expr) -> Expr:
+    """A shift by a constant, as a product or, to the right, as a quotient that is rounded down."""
+    return call(operator, value, integer(by))
 
 
 def _cast(node: Cast, value: Expr) -> Expr:
@@ -266,9 +235,12 @@ def _cast(node: Cast, value: Expr) -> Expr:
         if wanted.is_bool and given.is_bool:
             return value
         return call("not_equal", value, integer(0)) if wanted.is_bool else call("where", value, integer(1), integer(0))
-    if wanted.bits >= given.bits:
-        return value
-    return _cast_twice(value, "int32")
+    return value if wanted.bits >= given.bits else _cast_twice("int32", value)
+
+
+def _either(condition: Expr, x: Expr, y: Expr) -> Expr:
+    """One of two truth values."""
+    return call("logical_or", call("logical_and", condition, x), call("logical_and", call("logical_not", condition), y))
 
 
 class Writer:
