@@ -21,7 +21,7 @@ from passat.ir.dtypes import FLOATS
 from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
-from passat.ir.op import Op, get_op
+from passat.ir.op import Op, call_op
 from passat.ir.ops.newshape import static_newshape
 from passat.ir.shape import ANY, Any, Shape, product, same_dim, static_size
 from passat.ir.tensor import Tensor
@@ -63,8 +63,7 @@ def _collapsed(function: Function, *, computed: bool) -> Function:
     order = own_nodes(function.body)
     while regions := _regions(order, function, computed=computed):
         body = _Rewriter(regions).run(order, function.body)
-        made = Function(function.params, body, function.ret_type, function.type_params, function.attrs, function.span)
-        function = simplify_shapes(infer_type(made), reads_parts=computed)
+        function = simplify_shapes(infer_type(function.with_body(body)), reads_parts=computed)
         order = own_nodes(function.body)
     return function
 
@@ -338,13 +337,13 @@ class _Rewriter:
         attrs = dict(call.attrs)
         if region.is_biased(call):
             bias = 0 if len(_shape(call.args[0])) == 1 else 1
-            return _call("nn.bias_add", [args[1 - bias], args[bias]], call, axis=-1)
+            return call_op("nn.bias_add", args[1 - bias], args[bias], span=call.span, axis=-1)
         if is_call_of(call, *_NORMS, "split"):
             attrs["axis"] = -1
         elif is_call_of(call, *_REDUCTIONS):
             attrs["axis"] = (-1,)
         assert isinstance(call.op, Op)
-        return _call(call.op.name, args, call, **attrs)
+        return call.op(*args, span=call.span, **attrs)
 
     def _rows(self, arg: Expr, region: _Region) -> Expr:
         """The collapsed matrix of an operand."""
@@ -354,7 +353,7 @@ class _Rewriter:
             found = self._flat[id(source)] if id(source) in self._region else self._whole(source)
             if not (region.is_flat(source) or (id(source) in self._region and _shape(source)[-1] == _shape(arg)[-1])):
                 rows, columns = product(_shape(arg)[:-1]), _shape(arg)[-1]
-                found = self._once(_call("reshape", [found], arg, newshape=matrix_shape(_shape(arg))), (rows, columns))
+                found = self._once(call_op("reshape", found, span=arg.span, newshape=matrix_shape(_shape(arg))), (rows, columns))
             self._flat[id(arg)] = found
         return found
 
@@ -367,8 +366,8 @@ class _Rewriter:
     def _shaped(self, flat: Expr, shape: Shape, region: _Region, node: Expr) -> Expr:
         numbers = _newshape(shape)
         if numbers is not None:
-            return _call("reshape", [flat], node, newshape=numbers)
-        return _call("dyn.reshape", [flat, self._vector(shape, region)], node, allowzero=True)
+            return call_op("reshape", flat, span=node.span, newshape=numbers)
+        return call_op("dyn.reshape", flat, self._vector(shape, region), span=node.span, allowzero=True)
 
     def _vector(self, shape: Shape, region: _Region) -> Expr:
         """The shape of a tensor as a vector of constants and sizes of a region input."""
@@ -376,7 +375,7 @@ class _Rewriter:
         if key not in self._vectors:
             entry = next(iter(region.entries.values()))  # precedes all calls of the region
             parts = list(_parts(shape, region.leading, self._whole(entry)))
-            self._vectors[key] = parts[0] if len(parts) == 1 else _call("concatenate", [Tuple(parts)], entry, axis=0)
+            self._vectors[key] = parts[0] if len(parts) == 1 else call_op("concatenate", Tuple(parts), span=entry.span, axis=0)
         return self._vectors[key]
 
 
@@ -392,10 +391,5 @@ def _parts(shape: Shape, leading: Shape, source: Expr) -> Iterator[Expr]:
             start = leading.index(shape[at])
             while end < len(shape) and (*shape[at:end], shape[end]) == leading[start : start + end + 1 - at]:
                 end += 1
-            yield _call("shape_of", [source], source, start=start or None, end=start + end - at)
+            yield call_op("shape_of", source, span=source.span, start=start or None, end=start + end - at)
         at = end
-
-
-def _call(name: str, args: Sequence[Expr], origin: Expr, **attrs: object) -> Expr:
-    of = get_op(name)
-    return Call(of, args, of.bind_attrs(attrs), span=origin.span)

@@ -20,7 +20,7 @@ from passat.ir.ops.blocked_layouts import names_of
 from passat.ir.ops.blocked_windows import BLOCKED
 from passat.ir.ops.convolution import CONVOLUTIONS
 from passat.ir.sealed import is_sealed
-from passat.ir.traverse import children, post_order, with_children
+from passat.ir.traverse import children, post_order, rewrite, with_children
 from passat.ir.types import TensorType, tensor_type
 from passat.passmgr import FunctionPass, PassContext, PassInfo
 from passat.rules.rule import EXACT
@@ -81,30 +81,30 @@ def fold_forward(function: Function) -> tuple[Function, int]:
     for node in reversed(order):
         for part, demand in zip(children(node), _demands(node, wanted.get(id(node))), strict=True):
             wanted[id(part)] = _both(wanted[id(part)], demand) if id(part) in wanted else demand
-    done: dict[int, Expr] = {}
     scales: dict[int, Scale] = {}
     count = 0
-    for node in order:
-        made = _rebuilt(node, done)
-        if isinstance(made, Call) and isinstance(node, Call) and isinstance(node.op, Op):
-            demand = wanted.get(id(node))
-            found = [scales.get(id(arg)) for arg in node.args]
-            at = next((place for place, scale in enumerate(found) if scale is not None), None)
-            if node.op.name == "multiply" and demand is not None:
-                place, scale = _factor(node, demand, made)
-                if scale is not None:
-                    made, scales[id(node)] = made.args[place], scale
+
+    def move(node: Expr, made: Expr) -> Expr:
+        nonlocal count
+        if not isinstance(made, Call) or not isinstance(node, Call) or not isinstance(node.op, Op):
+            return made
+        demand = wanted.get(id(node))
+        if node.op.name == "multiply" and demand is not None:
+            for place in (0, 1):
+                if _is_factor(node, place, demand):
+                    whole, other = _type(node.args[place]), node.args[1 - place]
+                    scales[id(node)] = Scale(_squeezed(made.args[1 - place], _type(other), whole, demand.axes), demand.axes)
                     count += 1
-            elif at is not None:
-                scale = found[at]
-                assert scale is not None
-                made = _after(node, made, at, scale)
+                    return made.args[place]
+            return made
+        for at, arg in enumerate(node.args):
+            if (scale := scales.get(id(arg))) is not None:
                 if not _is_product(node):
                     scales[id(node)] = scale
-        done[id(node)] = made
-    result = done[id(function)]
-    assert isinstance(result, Function)
-    return result, count
+                return _after(node, made, at, scale)
+        return made
+
+    return rewrite(function, move, into=lambda part: not is_sealed(part)), count
 
 
 def _demands(node: Expr, demand: Demand | None) -> Sequence[Demand | None]:
@@ -172,7 +172,7 @@ def fold_backward(function: Function) -> tuple[Function, int]:
         return children(node) if whole is None else (*children(node), whole.args[1 - place])
 
     for node in post_order(function, into=lambda part: not is_sealed(part), parts_of=needed):
-        made = _rebuilt(node, done)
+        made = node if is_sealed(node) else with_children(node, [done[id(part)] for part in children(node)])
         if id(node) in factors:
             assert isinstance(made, Call)
             made = made.args[factors[id(node)]]
@@ -238,10 +238,6 @@ def _order(function: Function) -> list[Expr]:
     return post_order(function, into=lambda part: not is_sealed(part))
 
 
-def _rebuilt(node: Expr, done: dict[int, Expr]) -> Expr:
-    return node if is_sealed(node) else with_children(node, [done[id(part)] for part in children(node)])
-
-
 def _both(first: Demand | None, second: Demand | None) -> Demand | None:
     """The demand that implies two demands; None if there is none. A product folds a scale only along all of its channels, so demands on
     different axes are incompatible."""
@@ -277,16 +273,6 @@ def _channels(layout: str, letter: str) -> Axes:
     return tuple(axis for axis, _ in found) if found and found[0][1] == letter else ()
 
 
-def _factor(node: Call, demand: Demand, made: Call) -> tuple[int, Scale | None]:
-    """The operand of a `multiply` that the other operand scales, and the scale; None for the scale if neither is one."""
-    for place in (0, 1):
-        if _is_factor(node, place, demand):
-            other = 1 - place
-            value = _squeezed(made.args[other], _type(node.args[other]), _type(node.args[place]), demand.axes)
-            return place, Scale(value, demand.axes)
-    return 0, None
-
-
 def _is_factor(node: Call, place: int, demand: Demand) -> bool:
     """True if a `multiply` scales its operand `place` as the demand requires."""
     whole, other = (_type_of(node.args[at]) for at in (place, 1 - place))
@@ -298,12 +284,10 @@ def _is_factor(node: Call, place: int, demand: Demand) -> bool:
 def _shifted(node: Call, axes: Axes) -> int | None:
     """The operand of a sum that the other one shifts: the other one varies only along these axes, and does not change the shape. None if
     neither does."""
-    types = [_type_of(arg) for arg in node.args]
-    for place in (0, 1):
-        whole, other = types[place], types[1 - place]
-        if whole is not None and other is not None and _fits(whole, other, axes):
-            return place
-    return None
+    one, other = map(_type_of, node.args)
+    if one is None or other is None:
+        return None
+    return 0 if _fits(one, other, axes) else 1 if _fits(other, one, axes) else None
 
 
 def _fits(whole: TensorType, other: TensorType, axes: Axes) -> bool:

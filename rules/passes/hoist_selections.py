@@ -90,7 +90,7 @@ def _hoisted(function: Function, of_each: bool) -> Function:
     if not regions:
         return function
     body = _Rewriter(regions).run(order, function.body)
-    return infer_type(Function(function.params, body, function.ret_type, function.type_params, function.attrs, function.span))
+    return infer_type(function.with_body(body))
 
 
 class _Rewriter:

@@ -9,7 +9,7 @@ from passat.ir.infer import InferError, infer_type
 from passat.ir.module import IRModule
 from passat.ir.onnx.opaque import OpaqueOp
 from passat.ir.op import get_op
-from passat.ir.traverse import children, post_order, with_children
+from passat.ir.traverse import post_order, rewrite
 from passat.ir.types import IncompleteType, compatible, leaves
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.passes.simplify import dynamic_to_static
@@ -82,23 +82,21 @@ def _read_opaque(root: Expr, values: Mapping[Expr, Expr], local: Set[str]) -> Ex
     its call is, since what they capture is known then."""
     from passat.ir.onnx.read_again import read_again, with_known_captures  # needs onnx
 
-    done = dict(values)
-    for node in post_order(root, into=lambda part: not isinstance(part, Function)):
-        if node in done:
-            continue
-        new = node if isinstance(node, Function) else with_children(node, [done[part] for part in children(node)])
+    def read(node: Expr, new: Expr) -> Expr:
+        if node in values:
+            return values[node]
         if isinstance(new, TupleGetItem) and isinstance(new.tuple_value, Tuple):  # a result of a branch
-            new = new.tuple_value.fields[new.index]
-        elif isinstance(new, Call) and isinstance(new.op, OpaqueOp):
-            infer_type(new)
-            if new.op is _IDENTITY and new.checked_type == new.args[0].checked_type:  # of a value of unknown type
-                done[node] = new.args[0]
-                continue
-            known = with_known_captures(new)
-            infer_type(known)
-            new = read_again(known) or _taken(known, local) or _with_read_bodies(known, local)
-        done[node] = new
-    return done[root]
+            return new.tuple_value.fields[new.index]
+        if not isinstance(new, Call) or not isinstance(new.op, OpaqueOp):
+            return new
+        infer_type(new)
+        if new.op is _IDENTITY and new.checked_type == new.args[0].checked_type:  # of a value of unknown type
+            return new.args[0]
+        known = with_known_captures(new)
+        infer_type(known)
+        return read_again(known) or _taken(known, local) or _with_read_bodies(known, local)
+
+    return rewrite(root, read, into=lambda part: not isinstance(part, Function))
 
 
 def _taken(call: Call, local: Set[str]) -> Expr | None:

@@ -11,7 +11,7 @@ from passat.ir.aligned_axes import Place, Places, aligned_places
 from passat.ir.analysis import is_call_of
 from passat.ir.attrs import Attrs
 from passat.ir.expr import Call, Constant, Expr
-from passat.ir.op import Op, get_op
+from passat.ir.op import Op, call_op, get_op
 from passat.ir.ops.newshape import static_newshape
 from passat.ir.ops.reshaping import squeezed_axes
 from passat.ir.shape import same_dim, same_dims
@@ -42,11 +42,9 @@ class ProductOfRows:
         made = parts[0]
         for call, operand in zip(self.calls, parts[1:], strict=True):
             if call.op is get_op("nn.bias_add"):
-                made = Call(get_op("add"), (made, operand), span=call.span)
+                made = call_op("add", made, operand, span=call.span)
             elif call.op is get_op("nn.dense"):
-                turn, product = get_op("transpose"), get_op("nn.matmul")
-                weight = Call(turn, (operand,), turn.bind_attrs({"axes": (1, 0)}))
-                made = Call(product, (made, weight), product.bind_attrs({}), span=call.span)
+                made = call_op("nn.matmul", made, call_op("transpose", operand, axes=(1, 0)), span=call.span)
             else:
                 made = Call(call.op, (made, operand), call.attrs, span=call.span)
         return made

@@ -14,7 +14,7 @@ import numpy as np
 from passat.ir.aligned_axes import Place
 from passat.ir.expr import Call, Constant, Expr, Tuple
 from passat.ir.known import known_value
-from passat.ir.op import Op, get_op
+from passat.ir.op import Op, call_op, get_op
 from passat.ir.ops.reshaping import new_axes
 from passat.ir.ops.slicing import slice_parts, taken_places
 from passat.ir.shape import Dim, product, same_dim
@@ -148,8 +148,7 @@ class Selection:
         return self._call("squeeze", selected, axis=(axis,)) if is_scalar else selected
 
     def _call(self, name: str, *args: Expr, **attrs: AnyValue) -> Call:
-        op = get_op(name)
-        return Call(op, args, op.bind_attrs(attrs), span=self.call.span)
+        return call_op(name, *args, span=self.call.span, **attrs)
 
 
 def selection(node: Expr, of_each: bool = True) -> Selection | None:

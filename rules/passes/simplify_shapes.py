@@ -18,7 +18,7 @@ from passat.ir.equality import structural_equal
 from passat.ir.expr import Call, Constant, Expr, Function, If, Let, Match, Tuple, Var, const
 from passat.ir.infer import infer_type, known_value
 from passat.ir.module import IRModule
-from passat.ir.op import get_op
+from passat.ir.op import call_op, get_op
 from passat.ir.sealed import is_sealed
 from passat.ir.shape import Dim, Shape, SymDim
 from passat.ir.traverse import children, post_order, rewrite, with_children
@@ -90,7 +90,7 @@ def _simplified(function: Function, reads_parts: bool) -> Function:
         body = _Forms(inputs, reads_parts, only_inputs=True).run(order)
     if body is function.body or _calls(own_nodes(body)) > calls:
         return function
-    return infer_type(Function(function.params, body, function.ret_type, function.type_params, function.attrs, function.span))
+    return infer_type(function.with_body(body))
 
 
 def own_nodes(body: Expr) -> Sequence[Expr]:
@@ -179,7 +179,7 @@ class _Forms:
         """A vector of one size that a call before computes."""
         key = (dim,), False
         if key not in self._made:
-            self._made[key] = _call("expand_dims", self._made[(dim,), True], axis=(0,))
+            self._made[key] = call_op("expand_dims", self._made[(dim,), True], axis=(0,))
         return self._made[key]
 
     def _scalar(self, dims: tuple[Dim, ...], sources: Sources) -> Expr:
@@ -187,8 +187,8 @@ class _Forms:
         found = () if self._reads_parts or self._is_computed(dims[0]) else _sources(dims, 0, sources)
         for tensor, axis, shape in found[:1]:
             if len(shape) > 1:
-                return _call("take", self._part(tensor, shape, 0, len(shape)), const(axis, "int64"), axis=0)
-        return _call("squeeze", self._vector(dims, sources), axis=(0,))
+                return call_op("take", self._part(tensor, shape, 0, len(shape)), const(axis, "int64"), axis=0)
+        return call_op("squeeze", self._vector(dims, sources), axis=(0,))
 
     def _vector(self, dims: tuple[Dim, ...], sources: Sources) -> Expr:
         """A vector of sizes: a concatenation of constants, of the longest possible parts of shapes, and of sizes that were computed."""
@@ -207,16 +207,16 @@ class _Forms:
                 count = 1
                 parts.append(self._computed(dims[at]))
             at += count
-        return parts[0] if len(parts) == 1 else _call("concatenate", Tuple(parts), axis=0)
+        return parts[0] if len(parts) == 1 else call_op("concatenate", Tuple(parts), axis=0)
 
     def _part(self, tensor: Expr, shape: Shape, start: int, end: int) -> Expr:
         key = (shape[start:end], False)
         if key not in self._made:
             if self._reads_parts or end - start == len(shape):
-                self._made[key] = _call("shape_of", tensor, start=start or None, end=None if end == len(shape) else end)
+                self._made[key] = call_op("shape_of", tensor, start=start or None, end=None if end == len(shape) else end)
             else:
                 whole = self._part(tensor, shape, 0, len(shape))
-                self._made[key] = _call("strided_slice", whole, begin=(start,), end=(end,), strides=(1,), axes=(0,))
+                self._made[key] = call_op("strided_slice", whole, begin=(start,), end=(end,), strides=(1,), axes=(0,))
         return self._made[key]
 
 
@@ -247,8 +247,3 @@ def _run(dims: Sequence[Dim], size: int, source: Source, sources: Sources) -> tu
                 break
             count += 1
     return tensor, shape, start, count if count > size else 0
-
-
-def _call(name: str, *operands: Expr, **attrs: object) -> Expr:
-    of = get_op(name)
-    return Call(of, operands, of.bind_attrs(attrs))

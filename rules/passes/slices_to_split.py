@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from passat.ir.expr import Call, Constant, Expr, Function, TupleGetItem
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
-from passat.ir.op import get_op
+from passat.ir.op import call_op, get_op
 from passat.ir.traverse import post_order, rewrite
 from passat.ir.types import TensorType
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
@@ -48,8 +48,7 @@ def slice_sequences(function: Function) -> Function:
         assert isinstance(new.args[0], Call)
         axis, part = cut
         attrs = {"begin": (part.start,), "end": (part.stop,), "strides": (1,), "axes": (axis,)}
-        of = get_op("strided_slice")
-        return Call(of, (new.args[0].args[0],), of.bind_attrs(attrs), span=new.span)
+        return call_op("strided_slice", new.args[0].args[0], span=new.span, **attrs)
 
     made = rewrite(function, slice_part)
     return function if made is function else infer_type(made)
@@ -105,11 +104,10 @@ def slices_to_split(function: Function) -> Function:
         whole = slices[spans[0]][0].args[0]
         if not _are_parts(spans, whole, axis):
             continue
-        split = get_op("split")
         places: int | tuple[int, ...] = tuple(span.start for span in spans[1:])
         if len({len(span) for span in spans}) == 1:
             places = len(spans)
-        made = Call(split, (whole,), split.bind_attrs({"indices_or_sections": places, "axis": axis}), span=slices[spans[0]][0].span)
+        made = call_op("split", whole, indices_or_sections=places, axis=axis, span=slices[spans[0]][0].span)
         parts.update((id(call), (made, index)) for index, span in enumerate(spans) for call in slices[span])
     if not parts:
         return function

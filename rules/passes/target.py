@@ -254,21 +254,18 @@ class CanonicalizeCast(FunctionPass):
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Duplicates the casts of one function."""
         used: set[int] = set()
-        made: dict[int, Expr] = {}
-        for node in post_order(func, into=lambda part: not is_sealed(part)):
-            if is_sealed(node):
-                made[id(node)] = node
-                continue
-            parts = [made[id(part)] for part in children(node)]
-            if isinstance(node, Call) and isinstance(node.op, Op) and node.op.pattern <= _BROADCAST:
-                for i, part in enumerate(node.args, 1):
-                    if _is_widening(part):
-                        parts[i] = _copied(parts[i]) if id(part) in used else parts[i]
-                        used.add(id(part))
-            made[id(node)] = with_children(node, parts)
-        result = made[id(func)]
-        assert isinstance(result, Function)
-        return infer_type(result)
+
+        def copy(old: Expr, new: Expr) -> Expr:
+            if not isinstance(old, Call) or not isinstance(old.op, Op) or old.op.pattern > _BROADCAST:
+                return new
+            parts = list(children(new))
+            for i, part in enumerate(old.args, 1):
+                if _is_widening(part):
+                    parts[i] = _copied(parts[i]) if id(part) in used else parts[i]
+                    used.add(id(part))
+            return with_children(new, parts)
+
+        return infer_type(rewrite(func, copy, into=lambda part: not is_sealed(part)))
 
 
 def _is_widening(node: Expr) -> bool:
