@@ -4,7 +4,7 @@ The runs of a trace record the node of each new expression, and the rule applica
 traces in turn, in the same saturation or in the input program.
 """
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from functools import cached_property
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from passat.rules.engine.graph import operands_of
 from passat.rules.engine.symbols import CONST
 from passat.rules.engine.trace import Application, Run
 from passat.rules.pattern import PConst, PLiteral
-from passat.rules.provenance.pass_trace import PassEvent, Proof, counterparts, is_only_rebuilt, is_selected, only_readers
+from passat.rules.provenance.pass_trace import PassEvent, Proof, counterparts, expressions, is_only_rebuilt, is_selected, only_readers
 
 FOLDED = "computed from constants"
 STATIC = "made static"
@@ -71,9 +71,8 @@ def name_of(expr: Expr | None) -> str:
     return next(iter(names_of(expr)), "")
 
 
-_Key = tuple[int, int]
-"""A node of a run, as two numbers; an expression is (-1, its identity)."""
-_EXPR = -1
+_Key = Expr | tuple[int, int]
+"""An expression, or a node of a run, as two numbers."""
 _Dated = tuple[tuple[int, int], Event]
 _Needs = tuple[list[_Key], list[_Dated], list[str]]
 """The parts of a trace: other traces, events, and names of input nodes."""
@@ -84,14 +83,14 @@ class NodeTraces:
 
     def __init__(self, runs: Sequence[Run], pass_events: Sequence[PassEvent]) -> None:
         self.runs = runs
-        self._made: dict[int, tuple[Expr, int, int]] = {}
-        self._elsewhere: dict[int, tuple[Expr, int, Event]] = {}
-        self._rebuilt: dict[int, Expr] = {}
-        self._bodies: dict[int, tuple[Expr, int | None]] = {}
+        self._made: dict[Expr, tuple[int, int]] = {}
+        """For an expression that a run created, the run and the node."""
+        self._elsewhere: dict[Expr, _Dated] = {}
+        self._rebuilt: dict[Expr, Expr] = {}
+        self._bodies: dict[Expr, tuple[Expr, int | None]] = {}
         """For the body of a function, its previous body, and the run that changed it; None for a walk."""
         self._indexes: dict[int, Index] = {}
         self._known: dict[_Key, NodeTrace] = {}
-        self._exprs: dict[int, Expr] = {}
         for each in pass_events:
             for number in range(each.first, each.end):
                 self._collect(number)
@@ -100,27 +99,26 @@ class NodeTraces:
 
     def of(self, expr: Expr) -> NodeTrace:
         """The trace of an expression of the result."""
-        return self._solve((_EXPR, self._keep(expr)))
+        return self._solve(expr)
 
     def changed(self, expr: Expr) -> bool:
         """True if an expression of the result is not from the input."""
-        while id(expr) not in self._elsewhere and id(expr) in self._rebuilt:
-            expr = self._rebuilt[id(expr)]
-        return id(expr) in self._made or id(expr) in self._elsewhere
+        while expr not in self._elsewhere and expr in self._rebuilt:
+            expr = self._rebuilt[expr]
+        return expr in self._made or expr in self._elsewhere
 
     def of_result(self, body: Expr, place: int) -> NodeTrace:
         """The trace of a result of a body: of its replacement for the original expression."""
         needs: list[_Key] = []
         dated: list[_Dated] = []
-        seen: set[int] = set()
-        while id(body) in self._bodies and id(body) not in seen:
-            seen.add(id(body))
-            before, number = self._bodies[id(body)]
+        seen: set[Expr] = set()
+        while body in self._bodies and body not in seen:
+            seen.add(body)
+            body, number = self._bodies[body]
             if number is not None:
-                more, steps = self._index(number).result(place, self._keep)
+                more, steps = self._index(number).result(place)
                 needs += more
                 dated += steps
-            body = before
         first = body.fields[place] if isinstance(body, Tuple) else body
         return merged([self._solve(need) for need in needs], dated, [name_of(first)])
 
@@ -137,41 +135,34 @@ class NodeTraces:
         if run.choice is None or run.result is run.body:
             return
         graph = run.graph
-        self._bodies.setdefault(id(run.result), (run.body, number))
+        self._bodies.setdefault(run.result, (run.body, number))
         for expr, cls in run.extracted():
             node = run.choice.get(cls)
             if node is not None and id(expr) not in graph.ids and len(operands_of(expr)) == len(graph.operands[node]):
-                self._made.setdefault(id(expr), (expr, number, node))
+                self._made.setdefault(expr, (number, node))
 
     def _compare(self, each: PassEvent) -> None:
         """Records the expressions that a pass created without rules, and those that it only rebuilt as a consequence."""
-        old: set[int] = set()
-        for function in each.before.functions.values():
-            old.update(map(id, post_order(function)))
+        old = set(expressions(each.before))
         walked = counterparts(each.before, each.after) if each.first == each.end else {}
         readers = only_readers(each.before) if each.first == each.end else {}
         functions = {var.name_hint: function for var, function in each.before.functions.items()}
         for var, function in each.after.functions.items():
             earlier = functions.get(var.name_hint)
             if isinstance(function, Function) and isinstance(earlier, Function) and function.body is not earlier.body:
-                self._bodies.setdefault(id(function.body), (earlier.body, None))
-        for function in each.after.functions.values():
-            for expr in post_order(function):
-                if id(expr) in old or id(expr) in self._made:
-                    continue
-                origin = walked.get(id(expr)) or next((readers[id(part)] for part in operands_of(expr) if id(part) in readers), None)
-                if origin is not None:
-                    self._rebuilt.setdefault(self._keep(expr), origin)
-                if not isinstance(expr, Call):
-                    continue
-                selected = id(expr) in walked and is_selected(each.name, expr, walked[id(expr)])
-                if selected or not (id(expr) in walked and is_only_rebuilt(expr, walked)):
-                    event = Event(each.name, SELECTED if selected else REWRITTEN, names_of(expr)[:1])
-                    self._elsewhere.setdefault(id(expr), (expr, each.end, event))
-
-    def _keep(self, expr: Expr) -> int:
-        self._exprs[id(expr)] = expr
-        return id(expr)
+                self._bodies.setdefault(function.body, (earlier.body, None))
+        for expr in expressions(each.after):
+            if expr in old or expr in self._made:
+                continue
+            origin = walked.get(expr) or next((readers[part] for part in operands_of(expr) if part in readers), None)
+            if origin is not None:
+                self._rebuilt.setdefault(expr, origin)
+            if not isinstance(expr, Call):
+                continue
+            selected = expr in walked and is_selected(each.name, expr, walked[expr])
+            if selected or not (expr in walked and is_only_rebuilt(expr, walked)):
+                event = Event(each.name, SELECTED if selected else REWRITTEN, names_of(expr)[:1])
+                self._elsewhere.setdefault(expr, ((each.end, 0), event))
 
     # ---- traces
 
@@ -194,19 +185,16 @@ class NodeTraces:
 
     def _needs(self, key: _Key) -> _Needs:
         """The parts of a trace: other traces, events, and names of input nodes."""
-        run, which = key
-        if run != _EXPR:
-            return self._index(run).needs(which, self._keep)
-        expr = self._exprs[which]
-        if which in self._made:
-            _, number, node = self._made[which]
-            return self._index(number).expression(node, self._keep)
-        name = name_of(expr)
+        if isinstance(key, tuple):
+            return self._index(key[0]).needs(key[1])
+        if key in self._made:
+            number, node = self._made[key]
+            return self._index(number).expression(node)
+        name = name_of(key)
         names = [name] if name else []
-        before = [(_EXPR, self._keep(self._rebuilt[which]))] if which in self._rebuilt else []
-        if which in self._elsewhere:
-            _, at, event = self._elsewhere[which]
-            return before, [((at, 0), event)], names
+        before: list[_Key] = [self._rebuilt[key]] if key in self._rebuilt else []
+        if key in self._elsewhere:
+            return before, [self._elsewhere[key]], names
         return before, [], [] if before else names
 
     def _index(self, number: int) -> "Index":
@@ -233,7 +221,7 @@ class Index:
         for expr in post_order(run.body, parts_of=lambda node: [part for part in operands_of(node) if id(part) in self.graph.ids]):
             self._loaded_from.setdefault(self.graph.ids[id(expr)], expr)
 
-    def needs(self, node: int, keep: Callable[[Expr], int]) -> _Needs:
+    def needs(self, node: int) -> _Needs:
         """The parts of the trace of a node, or of the application at position ~node."""
         graph = self.graph
         if node < 0:
@@ -242,16 +230,16 @@ class Index:
             return self._applied(self._makers[node])
         if node in graph.places:
             place = graph.places[node]
-            return [(_EXPR, keep(place))], [self._loaded(STATIC, place)], []
+            return [place], [self._loaded(STATIC, place)], []
         loaded = self._loaded_from.get(node)
         if graph.symbols[node].kind == CONST and not isinstance(loaded, Constant):
             return ([], [], []) if loaded is None else ([], [self._loaded(FOLDED, loaded)], [name_of(loaded)])
         origin = loaded if loaded is not None else graph.origins[node]
-        return ([] if origin is None else [(_EXPR, keep(origin))]), [], []
+        return ([] if origin is None else [origin]), [], []
 
-    def expression(self, node: int, keep: Callable[[Expr], int]) -> _Needs:
+    def expression(self, node: int) -> _Needs:
         """The parts of the trace of a new expression: those of its node, and those of operand replacements."""
-        known, dated, sources = self.needs(node, keep)
+        known, dated, sources = self.needs(node)
         needs, steps, names = [*known], [*dated], [*sources]
         graph = self.graph
         for part in operands_of(self._loaded_from[node]) if node in self._loaded_from else ():
@@ -329,14 +317,14 @@ class Index:
                 stack += [part for placed in self.run.applications[place].matched for part in placed.nodes]
         return found
 
-    def result(self, place: int, keep: Callable[[Expr], int]) -> tuple[list[_Key], list[_Dated]]:
+    def result(self, place: int) -> tuple[list[_Key], list[_Dated]]:
         """The parts of the trace of a replacement: of a result of the body by the extracted one."""
         body, graph = self.run.body, self.graph
         field = body.fields[place] if isinstance(body, Tuple) else body
         node = graph.ids[id(field)]
         needs, dated = self.replaced(node, self.chosen(node))
         if graph.symbols[self.chosen(node)].kind == CONST and not isinstance(field, Constant):
-            more, said, _ = self.needs(self.chosen(node), keep)
+            more, said, _ = self.needs(self.chosen(node))
             return needs + more, dated + said
         return needs, dated
 
@@ -357,7 +345,7 @@ class Index:
                     break
         step = Event(self.run.pass_of(application.rule), application.rule, tuple(at))
         rests = self.proof.applications(self._rests_on(application)) - {place}
-        keys = [(self.number, node) for node in [*nodes, *(~other for other in sorted(rests))]]
+        keys: list[_Key] = [(self.number, node) for node in [*nodes, *(~other for other in sorted(rests))]]
         self._applications[place] = keys, [((self.number, 1 + place), step)], []
         return self._applications[place]
 

@@ -1,7 +1,7 @@
 """Traces passes, with the module before and after each: which expressions a walk only rebuilt because their operands changed, and which
 rule applications made nodes of a saturated graph equal."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -56,42 +56,49 @@ class PassTrace(PassInstrument):
         return [each._replace(first=each.first - run, end=each.end - run) for each in self.events]
 
 
-def counterparts(before: IRModule, after: IRModule) -> dict[int, Expr]:
-    """Maps new expressions of a module, by identity, to their counterparts in the previous module; rewritten ones have none."""
-    old, named = _contents(before)
-    pending: list[tuple[Expr, Expr]] = []
-    for function in after.functions.values():
-        pending += [(expr, named[identity_of(expr)]) for expr in post_order(function) if id(expr) not in old and identity_of(expr) in named]
+def expressions(module: IRModule) -> Iterator[Expr]:
+    """The expressions of a module, function by function, operands first."""
+    for function in module.functions.values():
+        yield from post_order(function)
+
+
+def counterparts(before: IRModule, after: IRModule) -> dict[Expr, Expr]:
+    """Maps new expressions of a module to their counterparts in the previous module; rewritten ones have none."""
+    old = set(expressions(before))
+    named: dict[object, Expr] = {}
+    for expr in expressions(before):
+        if (name := identity_of(expr)) is not None:
+            named.setdefault(name, expr)
+    pending = [(expr, named[identity_of(expr)]) for expr in expressions(after) if expr not in old and identity_of(expr) in named]
     bodies = {var.name_hint: function for var, function in before.functions.items()}
     for var, function in after.functions.items():
         earlier = bodies.get(var.name_hint)
         if isinstance(function, Function) and isinstance(earlier, Function):
             pending.insert(0, (function.body, earlier.body))  # processed last, since names are more reliable
-    found: dict[int, Expr] = {}
+    found: dict[Expr, Expr] = {}
     while pending:
         new, other = pending.pop()
-        if id(new) in old or id(new) in found or not _is_same_step(new, other):
+        if new in old or new in found or not _is_same_step(new, other):
             continue
-        found[id(new)] = other
+        found[new] = other
         pending += zip(operands_of(new), operands_of(other), strict=True)
     return found
 
 
-def only_readers(module: IRModule) -> dict[int, Call]:
-    """The call that reads a constant, by the identity of constants with one reader: a walk may replace the call by one without a name."""
-    found: dict[int, list[Call]] = {}
-    for function in module.functions.values():
-        for expr in post_order(function):
-            if isinstance(expr, Call) and isinstance(expr.op, Op):
-                for part in expr.args:
-                    if isinstance(part, Constant):
-                        found.setdefault(id(part), []).append(expr)
-    return {key: calls[0] for key, calls in found.items() if len(calls) == 1}
+def only_readers(module: IRModule) -> dict[Expr, Call]:
+    """The call that reads a constant, for constants with one reader: a walk may replace the call by one without a name."""
+    found: dict[Expr, list[Call]] = {}
+    for expr in expressions(module):
+        if isinstance(expr, Call) and isinstance(expr.op, Op):
+            for part in expr.args:
+                if isinstance(part, Constant):
+                    found.setdefault(part, []).append(expr)
+    return {constant: calls[0] for constant, calls in found.items() if len(calls) == 1}
 
 
-def is_only_rebuilt(new: Expr, found: dict[int, Expr]) -> bool:
+def is_only_rebuilt(new: Expr, found: Mapping[Expr, Expr]) -> bool:
     """True if an expression has the operands of its counterpart, possibly rebuilt; `found` has all counterparts."""
-    return all(found.get(id(part), part) is other for part, other in zip(operands_of(new), operands_of(found[id(new)]), strict=True))
+    return all(found.get(part, part) is other for part, other in zip(operands_of(new), operands_of(found[new]), strict=True))
 
 
 def is_selected(pass_name: str, new: Expr, old: Expr) -> bool:
@@ -99,19 +106,6 @@ def is_selected(pass_name: str, new: Expr, old: Expr) -> bool:
     selects."""
     selects = is_call_of(new, *SELECTING)
     return pass_name == "HoistSelections" and not selects and new.checked_type != old.checked_type
-
-
-def _contents(module: IRModule) -> tuple[set[int], dict[object, Expr]]:
-    """The expressions of a module by identity, and by their identity across passes."""
-    old: set[int] = set()
-    named: dict[object, Expr] = {}
-    for function in module.functions.values():
-        for expr in post_order(function):
-            old.add(id(expr))
-            name = identity_of(expr)
-            if name is not None:
-                named.setdefault(name, expr)
-    return old, named
 
 
 def identity_of(expr: Expr) -> object:

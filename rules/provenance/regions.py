@@ -25,7 +25,7 @@ from passat.ir.onnx.opaque import PREFIX
 from passat.ir.op import Op
 from passat.ir.shape import ANY
 from passat.ir.tensor import Tensor
-from passat.ir.traverse import children, post_order, with_children
+from passat.ir.traverse import children, rewrite
 from passat.ir.types import IncompleteType, TensorType, TupleType, Type
 from passat.rules.provenance.terms import (
     CALL,
@@ -192,17 +192,17 @@ def with_filled_bodies(root: Expr) -> Expr:
 
 def _with_filled_bodies(root: Expr, values: Mapping[Expr, Expr], drawn: set[Expr]) -> Expr:
     """The expression with values in place of variables. `drawn` are the new expressions that draw random numbers."""
-    done = dict(values)
-    for node in post_order(root, into=lambda part: not isinstance(part, Function)):
-        if node in done:
-            continue
-        new = node if isinstance(node, Function) else with_children(node, [done[part] for part in children(node)])
+
+    def filled(node: Expr, new: Expr) -> Expr:
+        if node in values:
+            return values[node]
         if isinstance(new, Call) and "bodies" in new.attrs:
             new = _with_values(new, drawn)
         if not drawn.isdisjoint(children(new)) or (isinstance(new, Call) and isinstance(new.op, Op) and new.op.stateful):
             drawn.add(new)
-        done[node] = new
-    return done[root]
+        return new
+
+    return rewrite(root, filled, into=lambda part: not isinstance(part, Function))
 
 
 def _with_values(call: Call, drawn: set[Expr]) -> Call:

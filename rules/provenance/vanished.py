@@ -1,7 +1,7 @@
 """Nodes of the input that are not in the result: what each of them became, and by which rules."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from passat.ir.expr import Call, Constant, Expr, TupleGetItem, Var
 from passat.ir.module import IRModule
@@ -11,49 +11,40 @@ from passat.rules.engine.graph import operands_of
 from passat.rules.engine.symbols import CONST
 from passat.rules.engine.trace import Run
 from passat.rules.provenance.node_traces import SELECTED, Event, Index, name_of
-from passat.rules.provenance.pass_trace import PassEvent, counterparts, is_selected
+from passat.rules.provenance.pass_trace import PassEvent, counterparts, expressions, is_selected
 
 UNUSED = "nothing reads it"
 
 
-class Vanished(NamedTuple):
+@dataclass
+class Vanished:
     """The fate of an expression: its equal in the result (None if there is none, or if it is unknown), whether nothing reads it, whether an
-    eager rule folded it to a constant, whether its equal has only the positions that the program selects, and the events that led there."""
+    eager rule folded it to a constant, whether its equal has only the positions that the program selects, and the events that led there.
+    While it is followed through the passes, all that is known so far."""
 
     equal: Expr | None
-    unused: bool
-    folded: bool
-    selected: bool
-    events: tuple[Event, ...]
-
-
-class _Followed:
-    """An expression of the input that is followed through the passes."""
-
-    def __init__(self, expr: Expr) -> None:
-        self.expr: Expr | None = expr
-        self.unused = False
-        self.folded = False
-        self.selected = False
-        self.events: dict[Event, None] = {}
+    unused: bool = False
+    folded: bool = False
+    selected: bool = False
+    events: dict[Event, None] = field(default_factory=dict)
 
 
 def follow(exprs: Mapping[str, Expr], pass_events: Sequence[PassEvent], runs: Sequence[Run]) -> dict[str, Vanished]:
     """Follows named expressions of the input through the passes."""
-    found = {name: _Followed(expr) for name, expr in exprs.items()}
+    found = {name: Vanished(expr) for name, expr in exprs.items()}
     for each in pass_events:
         if each.before is each.after:
             continue
-        indexes = [_Saturation(Index(number, runs[number])) for number in range(each.first, each.end)]
+        saturations = [_Saturation(Index(number, runs[number])) for number in range(each.first, each.end)]
         later: _Rebuilt | None = None
         for one in found.values():
-            saturation = next((index for index in indexes if one.expr is not None and index.has(one.expr)), None)
-            if saturation is not None:
-                saturation.follow(one)
-            elif one.expr is not None:
+            if one.equal is None:
+                continue
+            saturation = next((run for run in saturations if run.has(one.equal)), None)
+            if saturation is None:
                 later = later or _Rebuilt(each)
-                later.follow(one)
-    return {name: Vanished(one.expr, one.unused, one.folded, one.selected, tuple(one.events)) for name, one in found.items()}
+            (saturation or later).follow(one, one.equal)  # type: ignore[union-attr]  # one of them is not None
+    return found
 
 
 class _Rebuilt:
@@ -61,29 +52,19 @@ class _Rebuilt:
 
     def __init__(self, each: PassEvent) -> None:
         self._name = each.name
-        self._kept = _identities(each.after)
-        self._later = {id(old): (old, new) for old, new in _pairs(each)}
+        self._kept = set(expressions(each.after))
+        self._later = {old: new for new, old in counterparts(each.before, each.after).items()}
 
-    def follow(self, one: _Followed) -> None:
+    def follow(self, one: Vanished, expr: Expr) -> None:
         """Continues with the counterpart after the pass."""
-        if id(one.expr) in self._kept:
+        if expr in self._kept:
             return
-        old, one.expr = self._later.get(id(one.expr), (None, None))
-        if old is None or one.expr is None:
+        one.equal = self._later.get(expr)
+        if one.equal is None:
             one.events[Event(self._name, "removed", ())] = None
-        elif is_selected(self._name, one.expr, old):
+        elif is_selected(self._name, one.equal, expr):
             one.selected = True
             one.events[Event(self._name, SELECTED, ())] = None
-
-
-def _identities(module: IRModule) -> set[int]:
-    return {id(expr) for function in module.functions.values() for expr in post_order(function)}
-
-
-def _pairs(each: PassEvent) -> Iterable[tuple[Expr, Expr]]:
-    """The expressions before a pass, each with its counterpart after it."""
-    after = {id(expr): expr for function in each.after.functions.values() for expr in post_order(function)}
-    return [(old, after[new]) for new, old in counterparts(each.before, each.after).items() if new in after]
 
 
 class _Saturation:
@@ -99,32 +80,29 @@ class _Saturation:
         """True if an expression is in the program that was saturated."""
         return id(expr) in self._run.graph.ids
 
-    def follow(self, one: _Followed) -> None:
+    def follow(self, one: Vanished, expr: Expr) -> None:
         """Continues with the extracted equal of an expression."""
         run = self._run
         if run.choice is None or run.result is run.body:
             return
-        assert one.expr is not None
         if self._results is None:
             self._results = {}
-            for expr, cls in run.extracted():
-                self._results.setdefault(cls, expr)
-        node = run.graph.ids[id(one.expr)]
+            for made, cls in run.extracted():
+                self._results.setdefault(cls, made)
+        node = run.graph.ids[id(expr)]
         new = self._results.get(run.graph.find(node))
-        if new is one.expr:
+        if new is expr:
             return
-        folded = run.graph.symbols[node].kind == CONST and not isinstance(one.expr, Constant)
+        folded = run.graph.symbols[node].kind == CONST and not isinstance(expr, Constant)
         one.folded = one.folded or folded
+        if folded or new is not None:
+            one.events.update(dict.fromkeys(self._index.becoming(node, expr)))
         if new is None:
             one.unused = True
-            if folded:
-                one.events.update(dict.fromkeys(self._index.becoming(node, one.expr)))
-            one.events.update(dict.fromkeys(self._readers(one.expr)))
-        else:
-            one.events.update(dict.fromkeys(self._index.becoming(node, one.expr)))
-        one.expr = new
+            one.events.update(self._readers(expr))
+        one.equal = new
 
-    def _readers(self, expr: Expr) -> list[Event]:
+    def _readers(self, expr: Expr) -> dict[Event, None]:
         """The events that replaced the readers of an expression, so that nothing reads it."""
         assert self._results is not None
         run = self._run
@@ -145,7 +123,7 @@ class _Saturation:
                     events.update(dict.fromkeys(self._index.becoming(node, reader)))
                 else:
                     stack.append(reader)
-        return list(events)
+        return events
 
 
 def described(expr: Expr | None, written: Mapping[int, Sequence[str]]) -> str:
@@ -167,8 +145,7 @@ def described(expr: Expr | None, written: Mapping[int, Sequence[str]]) -> str:
 def named_calls(module: IRModule) -> dict[str, Expr]:
     """The calls of a module by the names of their nodes."""
     found: dict[str, Expr] = {}
-    for function in module.functions.values():
-        for expr in post_order(function):
-            if isinstance(expr, Call) and (name := name_of(expr)):
-                found.setdefault(name, expr)
+    for expr in expressions(module):
+        if isinstance(expr, Call) and (name := name_of(expr)):
+            found.setdefault(name, expr)
     return found

@@ -8,14 +8,13 @@ from typing import Final
 
 from passat.ir.counting import counted
 from passat.ir.custom_ops import NOT_AS_DECLARED
-from passat.ir.expr import Call, Function
+from passat.ir.expr import Call
 from passat.ir.long_words import listed
 from passat.ir.module import IRModule
 from passat.ir.onnx.untyped import untyped_values
 from passat.ir.op import Op, find_op, list_ops
 from passat.ir.passat_error import PassatError
 from passat.ir.similar_names import did_you_mean
-from passat.ir.traverse import post_order
 from passat.passmgr import Pass, PassContext, PassEntry, Sequential, list_passes
 from passat.rules.cost import NodeCount, Roofline, cost_model
 from passat.rules.engine.directions import expanded
@@ -27,6 +26,7 @@ from passat.rules.multi_pattern import MultiRule
 from passat.rules.passes import default_pipeline
 from passat.rules.planned_rules import other_passes, registered_rule_passes, why_not_run
 from passat.rules.provenance.node_traces import names_of
+from passat.rules.provenance.pass_trace import expressions
 from passat.rules.rule import EAGER, Rule, equation_of, without_operators
 from passat.rules.rule_pass import RulePass, rule_passes
 from passat.rules.rule_set import RuleSetMeta
@@ -280,13 +280,7 @@ def _theirs(holding: Sequence[Ran], name: str) -> Matcher | Grouper | None:
 
 def _names(module: IRModule) -> dict[str, None]:
     """The names of the nodes of a module."""
-    found: dict[str, None] = {}
-    for function in module.functions.values():
-        if isinstance(function, Function):
-            for expr in post_order(function):
-                if isinstance(expr, Call):
-                    found.update(dict.fromkeys(names_of(expr)))
-    return found
+    return dict.fromkeys(name for expr in expressions(module) if isinstance(expr, Call) for name in names_of(expr))
 
 
 def _hint(name: str, known: Mapping[str, object] | set[str]) -> str:

@@ -3,12 +3,11 @@ each node when it is added, and reject it there."""
 
 from collections.abc import Container, Mapping, Sequence
 
-from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
+from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from passat.ir.known import known_value
 from passat.ir.long_words import listed
 from passat.ir.module import IRModule
 from passat.ir.op import FOLLOWED, Op, is_followed
-from passat.ir.traverse import post_order
 from passat.ir.types import TensorType
 from passat.rules.engine.eager import KNOWS_ALL, asks_elements
 from passat.rules.engine.matching import Matcher
@@ -16,6 +15,7 @@ from passat.rules.guards import Reject, Term
 from passat.rules.holes import OperatorHole, PartsHole
 from passat.rules.pattern import PCall
 from passat.rules.provenance.node_traces import names_of
+from passat.rules.provenance.pass_trace import expressions
 from passat.rules.rule import Rule
 from passat.rules.subterms import subterms
 from passat.rules.why_not.align import Aligner, Alignment
@@ -123,13 +123,7 @@ def _removers(run_trace: RunTrace, op: Op) -> list[str]:
 
 def _ops(module: IRModule) -> set[Op]:
     """The operators that a module calls."""
-    return {
-        node.op
-        for function in module.functions.values()
-        if isinstance(function, Function)
-        for node in post_order(function)
-        if isinstance(node, Call) and isinstance(node.op, Op)
-    }
+    return {node.op for node in expressions(module) if isinstance(node, Call) and isinstance(node.op, Op)}
 
 
 def decided(rule: Rule, ran: Sequence[Ran], node: str | None, nearest: int) -> list[Finding]:
@@ -160,12 +154,11 @@ def _not_tried(rule: Rule, first: Ran, node: str | None) -> list[Finding]:
     if node is None and not (constants or asks_elements(rule)):
         return []
     found: dict[tuple[Kind, str], dict[str, None]] = {}
-    for function in first.before.functions.values():
-        for expr in post_order(function) if isinstance(function, Function) else ():
-            names = names_of(expr)
-            asked = node in names if node is not None else _is_likely(rule, expr)
-            if asked and (why := _mismatch(rule, expr)) is not None and names:
-                found.setdefault(why, {})[node or names[0]] = None
+    for expr in expressions(first.before):
+        names = names_of(expr)
+        asked = node in names if node is not None else _is_likely(rule, expr)
+        if asked and (why := _mismatch(rule, expr)) is not None and names:
+            found.setdefault(why, {})[node or names[0]] = None
     return [
         Finding(Kind.NEAR, why, tuple(places), (first.name,), agreed=0, parts=1)
         if kind is Kind.NEAR

@@ -9,13 +9,13 @@ from passat.ir.expr import Call, Expr, Function, If, Let, Match, Tuple
 from passat.ir.long_words import listed
 from passat.ir.module import IRModule
 from passat.ir.op import Op
-from passat.ir.traverse import children, post_order
+from passat.ir.traverse import children
 from passat.rules.passes.hoist_selections import HoistSelections, selects_each
 from passat.rules.passes.selected_regions import Region, completed, merged
 from passat.rules.passes.selections import SELECTING, selection
 from passat.rules.passes.simplify_shapes import own_nodes
 from passat.rules.provenance.node_traces import NodeTraces, name_of, names_of
-from passat.rules.provenance.pass_trace import PassEvent
+from passat.rules.provenance.pass_trace import PassEvent, expressions
 from passat.rules.rule import EXACT
 from passat.rules.why_not.answer import Finding, Kind, bare, ordinal
 from passat.rules.why_not.watch import Ran, Watched
@@ -153,9 +153,8 @@ def _said(node: Expr) -> str:
 
 def _functions(module: IRModule) -> list[Function]:
     """The functions of a module, inner ones first."""
-    functions = [function for function in module.functions.values() if isinstance(function, Function)]
-    return [node for function in functions for node in post_order(function) if isinstance(node, Function)]
+    return [node for node in expressions(module) if isinstance(node, Function)]
 
 
 def _calls(module: IRModule) -> list[Call]:
-    return [node for function in module.functions.values() for node in post_order(function) if isinstance(node, Call)]
+    return [node for node in expressions(module) if isinstance(node, Call)]

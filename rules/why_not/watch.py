@@ -3,6 +3,7 @@ results were extracted, and what the program would have cost with them."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -61,7 +62,7 @@ def extra_costs(run: Run, applications: Sequence[Application]) -> list[Priced | 
 def _searched(space: Space, choice: Mapping[int, int], trees: Mapping[int, int], forced: Mapping[int, int], root: int) -> list[float]:
     """The costs of the cheapest programs found that contain given nodes."""
     alternatives = {**space.alternatives, **{cls: [node] for cls, node in forced.items()}}
-    narrow = Space(space.classes, space.children, space.costs, alternatives, space.default, space.biases)
+    narrow = replace(space, alternatives=alternatives)
     totals = []
     for start in ({**trees, **choice}, {**choice, **trees}):
         solution = Solution.of_choice(narrow, {**start, **forced}, [root])

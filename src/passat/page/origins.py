@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from passat.ir.expr import Call, Expr
 from passat.ir.module import IRModule
-from passat.ir.traverse import post_order
 from passat.report import Report
 from passat.rules.cost import CostModel
 from passat.rules.engine.graph import Graph, operands_of
 from passat.rules.engine.symbols import CALL, GET, TUPLE
 from passat.rules.engine.trace import Run
 from passat.rules.provenance.node_traces import NodeTraces
-from passat.rules.provenance.pass_trace import PassEvent, counterparts, identity_of, is_only_rebuilt
+from passat.rules.provenance.pass_trace import PassEvent, counterparts, expressions, identity_of, is_only_rebuilt
 from passat.rules.rule import without_operators
 
 if TYPE_CHECKING:
@@ -146,19 +145,18 @@ class Origins:
 
     def _walk(self, walk: PassEvent) -> None:
         """Finds the nodes that a pass without rules made. Nodes that it only rebuilt keep their origin."""
-        old = {id(expr) for function in walk.before.functions.values() for expr in post_order(function)}
+        old = set(expressions(walk.before))
         found = counterparts(walk.before, walk.after)
-        for function in walk.after.functions.values():
-            for expr in post_order(function):
-                if id(expr) in old:
-                    continue
-                earlier = found.get(id(expr))
-                self._note_as(expr, self.rule_of(earlier))
-                who = self.pass_of(earlier) if earlier is not None and is_only_rebuilt(expr, found) else walk.name
-                if who:
-                    self._passes.setdefault(id(expr), who)
-                if id(earlier) in self.places:
-                    self.places.setdefault(id(expr), self.places[id(earlier)])
+        for expr in expressions(walk.after):
+            if expr in old:
+                continue
+            earlier = found.get(expr)
+            self._note_as(expr, self.rule_of(earlier))
+            who = self.pass_of(earlier) if earlier is not None and is_only_rebuilt(expr, found) else walk.name
+            if who:
+                self._passes.setdefault(id(expr), who)
+            if id(earlier) in self.places:
+                self.places.setdefault(id(expr), self.places[id(earlier)])
 
     def _see(self, key: int, number: int, run: Run, node: int) -> None:
         cls = run.graph.find(node)

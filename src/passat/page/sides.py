@@ -1,7 +1,7 @@
 """The two models of a page: their ONNX nodes with types and costs, and the expressions of each node."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
 from functools import cached_property
 
 from passat.ir.expr import Call, Expr
@@ -16,6 +16,7 @@ from passat.page.origins import Origins, Place, Record
 from passat.page.texts import type_text
 from passat.report import NOT_COUNTED
 from passat.rules.cost import CostModel, call_costs
+from passat.rules.provenance.pass_trace import expressions
 from passat.written_as_read import written_as_read
 
 
@@ -74,7 +75,7 @@ def result_of(record: Record) -> Side:
 def _side(nodes: list[FlatNode], module: IRModule, record: Record, *, written: bool, unchanged: Set[str] = frozenset()) -> Side:
     finder = _Finder(nodes)
     calls: list[list[Expr]] = [[] for _ in nodes]
-    for expr in _expressions(module):
+    for expr in expressions(module):
         names = record.written.get(id(expr), ()) if written and isinstance(expr, Call) else ()
         for number in dict.fromkeys(filter(None, map(finder.by_output.get, names))) or finder.find(expr):
             if nodes[number].kind == NODE:
@@ -138,11 +139,6 @@ def _details(module: IRModule, nodes: list[FlatNode], prices: CostModel) -> tupl
     for number, node in enumerate(nodes):
         types[number] = ", ".join(filter(None, (typed.get(name, "") for name in node.outputs)))
     return types, costs
-
-
-def _expressions(module: IRModule) -> Iterator[Expr]:
-    for function in module.functions.values():
-        yield from post_order(function)
 
 
 def _by_output(nodes: list[FlatNode]) -> dict[str, int]:
