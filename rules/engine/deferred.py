@@ -3,16 +3,17 @@
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from passat.ir.attrs import Attrs
 from passat.ir.cost import elements
 from passat.ir.dtypes import FLOATS, itemsize
-from passat.ir.evaluate import EvaluateError, Value, evaluate_call, tensors_in
+from passat.ir.evaluate import EvaluateError, Value, evaluate_call, tensors_in, type_of_value
 from passat.ir.folding import folded_value, remember_origin
 from passat.ir.op import Op, get_op
 from passat.ir.tensor import Array, Tensor
-from passat.ir.types import TensorType, TupleType, Type
+from passat.ir.types import TensorType, Type
 
 Evaluate = Callable[[Op, Sequence[Value], Attrs, Type], Value]
 
@@ -34,7 +35,7 @@ def is_worth_deferring(op: Op, values: Sequence[Value], attrs: Attrs, type_: Typ
         return False
     if op is _MULTIPLY and type_.dtype in FLOATS and elements(type_) * itemsize(type_.dtype) >= _LARGE:
         return not all(tensor.is_splat for tensor in tensors_in(values))
-    operands = [_type_of(value) for value in values]
+    operands = list(map(type_of_value, values))
     flops = op.cost(operands, type_, attrs).flops
     return flops >= _FEWEST_FLOPS and flops >= _FLOPS_PER_ELEMENT * elements(type_)
 
@@ -47,18 +48,16 @@ def deferred(evaluate: Evaluate, op: Op, values: Sequence[Value], attrs: Attrs, 
     return made
 
 
+@dataclass(slots=True, eq=False)
 class _DeferredCall:
     """Computes a call on demand. Computes deferred operands first, without recursion, since chains may be long."""
 
-    __slots__ = ("_largest", "attrs", "evaluate", "op", "type_", "values")
-
-    def __init__(self, evaluate: Evaluate, op: Op, values: Sequence[Value], attrs: Attrs, type_: TensorType) -> None:
-        self.evaluate = evaluate
-        self.op = op
-        self.values = values
-        self.attrs = attrs
-        self.type_ = type_
-        self._largest: float | None = None
+    evaluate: Evaluate
+    op: Op
+    values: Sequence[Value]
+    attrs: Attrs
+    type_: TensorType
+    _largest: float | None = None
 
     def __call__(self) -> Array:
         """The elements. Raises EvaluateError."""
@@ -85,7 +84,7 @@ class _DeferredCall:
                 stack += unknown
                 continue
             operands = tensors_in(call.values)
-            flops = call.op.cost([_type_of(value) for value in call.values], call.type_, call.attrs).flops
+            flops = call.op.cost(list(map(type_of_value, call.values)), call.type_, call.attrs).flops
             call._largest = flops / elements(call.type_) * math.prod(operand.largest() for operand in operands)
             stack.pop()
         assert self._largest is not None
@@ -94,10 +93,6 @@ class _DeferredCall:
     def _waiting(self) -> list[Tensor]:
         """The deferred operands that are not yet computed."""
         return [tensor for tensor in tensors_in(self.values) if isinstance(tensor.loader, _DeferredCall)]
-
-
-def _type_of(value: Value) -> Type:
-    return TupleType(list(map(_type_of, value))) if isinstance(value, tuple) else TensorType(value.shape, value.dtype)
 
 
 def evaluate(op: Op, values: Sequence[Value], attrs: Attrs, type_: Type, opset: int) -> Value:

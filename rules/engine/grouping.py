@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Any as AnyValue
-from typing import Final, Protocol
+from typing import Final
 
 from passat.ir.infer import InferError
 from passat.ir.op import OpTypeError
@@ -11,6 +11,7 @@ from passat.ir.types import TensorType, Type
 from passat.rules.engine.bindings import Bindings
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.matching import Matcher
+from passat.rules.engine.report import RuleStatistics
 from passat.rules.guards import Check, Reject
 from passat.rules.multi_pattern import MultiRule, PJoined
 from passat.rules.rule import MULTI_PATTERN, Rule
@@ -19,15 +20,6 @@ from passat.rules.subterms import subterms
 
 MOST: Final = 256
 """Maximum number of calls in a group."""
-
-
-class Counts(Protocol):
-    """Counts matches and rejections, like `RuleStatistics`."""
-
-    matches: int
-
-    def reject(self, rejection: Reject) -> None:
-        """Records a rejection."""
 
 
 class Grouper:
@@ -41,7 +33,7 @@ class Grouper:
         self._joined = [node for node in subterms(rule.rhs) if isinstance(node, PJoined)]
         self.symbols = self.matcher.symbols
 
-    def groups(self, graph: Graph, initial: int, statistics: Counts) -> list[list[tuple[int, Bindings]]]:
+    def groups(self, graph: Graph, initial: int, statistics: RuleStatistics) -> list[list[tuple[int, Bindings]]]:
         """Groups of matches among the first `initial` nodes, as (root, bindings), in program order. A group shares the holes that the rule
         names, has equal attributes, and operands that can be concatenated. Rejections go to the statistics."""
         roots = [node for node in range(initial) if graph.symbols[node] is self.matcher.root and graph.find(node) == node]

@@ -1,9 +1,10 @@
 """Compiles the right sides of rules for the engine: the nodes that a match makes."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Final
 
+from passat.ir.walks import parts_first
 from passat.rules.engine.bindings import Bindings
 from passat.rules.engine.common_parts import CommonParts
 from passat.rules.engine.graph import Graph
@@ -117,23 +118,12 @@ def _compiled(rhs: Pattern, slots: Mapping[tuple[AnyValue, ...], int]) -> list[t
     """The nodes that a right side makes, operands first."""
     made: dict[tuple[AnyValue, ...], int] = {}
     plan: list[tuple[Pattern, Symbol, tuple[int, ...]]] = []
-    for node in _bottom_up(rhs, slots):
+
+    def fresh(parts: Sequence[Pattern]) -> list[Pattern]:
+        return [part for part in parts if part.key not in slots]
+
+    for node in parts_first(fresh([rhs]), lambda node: fresh(pattern_parts(node)[::-1]), lambda node: node.key):
         operands = tuple(~made[part.key] if part.key in made else slots[part.key] for part in pattern_parts(node))
         plan.append((node, symbol_of(node), operands))
         made[node.key] = len(plan) - 1
     return plan
-
-
-def _bottom_up(pattern: Pattern, bound: Container[tuple[AnyValue, ...]]) -> list[Pattern]:
-    """The distinct terms of a pattern, operands first, without bound terms and their subterms."""
-    met: list[Pattern] = []
-    stack = [pattern]
-    while stack:
-        node = stack.pop()
-        if node.key not in bound:
-            met.append(node)
-            stack.extend(reversed(pattern_parts(node)))
-    ordered: dict[tuple[AnyValue, ...], Pattern] = {}
-    for node in reversed(met):
-        ordered.setdefault(node.key, node)
-    return list(ordered.values())

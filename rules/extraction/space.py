@@ -9,6 +9,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any as AnyValue
 from typing import Final, NamedTuple
 
@@ -76,29 +77,21 @@ LESS = 1 - 1e-12
 """Relative tolerance: costs are sums in varying order, and a smaller difference counts as equal."""
 
 
+@dataclass(slots=True, eq=False)
 class Space:
     """Nodes by number. `classes` has the e-class of each node, named by its smallest node; `children` its operands, as e-classes; `costs`
     its own cost. `alternatives` has the nodes of each e-class with a choice, and `default` the default node of each e-class. `biases` are
     nodes that cost more unless fused, and `biased` those on each e-class."""
 
-    __slots__ = ("alternatives", "biased", "biases", "children", "classes", "costs", "default")
+    classes: list[int]
+    children: Sequence[tuple[int, ...]]
+    costs: list[float]
+    alternatives: dict[int, list[int]]
+    default: list[int]
+    biases: Mapping[int, Bias] = field(default_factory=dict)
+    biased: dict[int, list[int]] = field(init=False, default_factory=dict)
 
-    def __init__(
-        self,
-        classes: list[int],
-        children: Sequence[tuple[int, ...]],
-        costs: list[float],
-        alternatives: dict[int, list[int]],
-        default: list[int],
-        biases: Mapping[int, Bias] | None = None,
-    ) -> None:
-        self.classes = classes
-        self.children = children
-        self.costs = costs
-        self.alternatives = alternatives
-        self.default = default
-        self.biases = biases or {}
-        self.biased: dict[int, list[int]] = {}
+    def __post_init__(self) -> None:
         for node, bias in self.biases.items():
             self.biased.setdefault(bias.on, []).append(node)
 
@@ -129,7 +122,7 @@ class Space:
             cls = self.classes[node]
             children[node] = (cls,)
             alternatives[cls] = [other for other in alternatives.get(cls, ()) if other != node]
-        return Space(self.classes, children, self.costs, alternatives, self.default, self.biases)
+        return replace(self, children=children, alternatives=alternatives)
 
     def cost(self, choice: Mapping[int, int], roots: Iterable[int]) -> float:
         """The DAG cost of a choice: one node per e-class that the roots need."""

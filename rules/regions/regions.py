@@ -1,6 +1,7 @@
 """Splits large functions into regions: stretches of dataflow between cuts that few values cross, such as the layers of a network."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
@@ -27,20 +28,16 @@ Edges = frozenset[tuple[Op, int, Op]]
 """The operators that rules match below each other: (whole, operand, part)."""
 
 
+@dataclass(slots=True, eq=False)
 class Region:
     """Consecutive nodes of a function in topological order; the external values and constants that they use, each once; and the nodes used
     elsewhere. `key` is equal for regions of equal structure (see `key_of`)."""
 
-    __slots__ = ("inputs", "key", "nodes", "outputs", "tensors")
-
-    def __init__(
-        self, nodes: Sequence[Expr], inputs: Sequence[Expr], tensors: Sequence[Tensor], outputs: Sequence[Expr], key: object = None
-    ) -> None:
-        self.nodes = nodes
-        self.inputs = inputs
-        self.tensors = tensors
-        self.outputs = outputs
-        self.key = key
+    nodes: Sequence[Expr]
+    inputs: Sequence[Expr]
+    tensors: Sequence[Tensor]
+    outputs: Sequence[Expr]
+    key: object = None
 
 
 class Numbers:
