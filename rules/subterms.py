@@ -1,7 +1,7 @@
 """The parts of patterns, and the names of the holes in them."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
 from typing import Any as AnyValue
 
 from passat.ir.op import Op
@@ -32,6 +32,41 @@ def pattern_parts(node: Pattern) -> tuple[Pattern, ...]:
     if isinstance(node, PCase):
         return tuple(node.values.values())
     return (node.of,) if isinstance(node, PGet) else ()
+
+
+Key = tuple[AnyValue, ...]
+_Whole = TypeVar("_Whole")
+_Operands = Callable[[Pattern, _Whole, dict[str, AnyValue]], Sequence[_Whole] | None]
+
+
+def ways(
+    pattern: Pattern, root: _Whole, operands: _Operands[_Whole], same: Callable[[_Whole, _Whole], bool]
+) -> Iterator[tuple[dict[Key, _Whole], dict[str, AnyValue]]]:
+    """All ways in which a thing, such as an expression, is an instance of a pattern: the part of it that each term stands for, by key, and
+    the values of attributes. Operands of commutative operators are tried in both orders, the written one first.
+
+    `operands` returns those of a thing that a term stands for, and binds attributes; None if it does not. A term that occurs twice stands
+    for the `same` thing.
+    """
+    pending: list[tuple[list[tuple[Pattern, _Whole]], dict[Key, _Whole], dict[str, AnyValue]]] = [([(pattern, root)], {}, {})]
+    while pending:
+        work, bound, attrs = pending.pop()
+        while work:
+            term, whole = work.pop()
+            if term.key in bound:
+                if not same(bound[term.key], whole):
+                    break
+                continue
+            parts = operands(term, whole, attrs)
+            if parts is None:
+                break
+            bound[term.key] = whole
+            terms = pattern_parts(term)[::-1]
+            if isinstance(term, PCall) and term.op.commutative and terms[0].key != terms[1].key:
+                pending.append(([*work, *zip(terms, parts, strict=True)], dict(bound), dict(attrs)))
+            work += zip(terms, parts[::-1], strict=True)
+        else:
+            yield bound, attrs
 
 
 def arguments_of(value: AnyValue) -> Sequence[AnyValue]:

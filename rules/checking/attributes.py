@@ -147,10 +147,6 @@ def _broadcast_to(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
     return {"shape": shape if sampler.chance(0.25) else sampler.stronger(shape)}
 
 
-def _tile(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
-    return {"reps": tuple(sampler.pick((1, 1, 1, 2, 0)) for _ in range(len(shape) + sampler.pick((0, 0, 0, 1))))}
-
-
 def _pad(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
     width = tuple((sampler.pick((0, 0, 0, 0, 1)), sampler.pick((0, 0, 0, 0, 2, -1))) for _ in shape)
     return {
@@ -205,11 +201,6 @@ def _layout_transform(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
 def _matmul(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
     flagged = len(shape) == 2 and sampler.chance(0.3)
     return {"transpose_a": flagged and sampler.chance(0.5), "transpose_b": flagged and sampler.chance(0.5)}
-
-
-def _concatenate(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
-    rank = max(len(shape), 1)
-    return {"axis": sampler.integer(-rank, rank - 1)}
 
 
 def _reverse(shape: Shape, dtype: str, sampler: Sampler) -> Attributes:
@@ -274,7 +265,7 @@ _DRAWERS: Final[dict[str, Drawer]] = {
     "broadcast_to": _broadcast_to,
     "cast": lambda _, dtype, sampler: {"dtype": dtype if sampler.chance(0.2) else sampler.pick(ALL_TYPES)},
     "clip": lambda _, __, sampler: {"a_min": sampler.pick((None, 0, -0.0, -1, 2)), "a_max": sampler.pick((None, 1, -0.0, 5, -3))},
-    "concatenate": _concatenate,
+    "concatenate": lambda shape, _, sampler: {"axis": sampler.integer(-max(len(shape), 1), max(len(shape), 1) - 1)},
     "expand_dims": _expand_dims,
     "layout_transform": _layout_transform,
     "gather_nd": lambda _, __, sampler: {"batch_dims": sampler.pick((0, 0, 0, 1))},
@@ -291,7 +282,9 @@ _DRAWERS: Final[dict[str, Drawer]] = {
     "stack": lambda shape, _, sampler: {"axis": sampler.integer(-len(shape) - 1, len(shape))},
     "strided_slice": _strided_slice,
     "take": lambda shape, _, sampler: {"axis": sampler.pick([None, *range(-len(shape), len(shape))])},
-    "tile": _tile,
+    "tile": lambda shape, _, sampler: {
+        "reps": tuple(sampler.pick((1, 1, 1, 2, 0)) for _ in range(len(shape) + sampler.pick((0, 0, 0, 1))))
+    },
     "transpose": _transpose,
 }
 

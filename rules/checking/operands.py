@@ -303,16 +303,12 @@ def _indices(op: Op, known: Known, first: Shape, attrs: Attributes, around: Arou
     return [first, sampler.shape(0, 2)]
 
 
-def _one_hot(op: Op, known: Known, first: Shape, attrs: Attributes, around: Around) -> Shapes:
-    return [first, (), ()]
-
-
 _SHAPES: Final[dict[str, Operands]] = {
     **dict.fromkeys(("nn.matmul", "nn.dense", "nn.batch_matmul"), _factor),
     **dict.fromkeys(("nn.bias_add", "nn.batch_norm", "nn.instance_norm", "nn.group_norm", "nn.prelu"), _vectors),
     **dict.fromkeys(("nn.layer_norm", "nn.rms_norm"), _layer),
     **dict.fromkeys(("take", "gather", "gather_nd", "scatter_elements", "scatter_nd"), _indices),
-    "one_hot": _one_hot,
+    "one_hot": lambda op, known, first, attrs, around: [first, (), ()],
 }
 _TUPLES: Final = frozenset({"concatenate", "stack", "einsum", "elemwise_max", "elemwise_mean", "elemwise_min", "elemwise_sum"})
 

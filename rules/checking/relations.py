@@ -19,9 +19,9 @@ from passat.rules.engine.matching import Matcher
 from passat.rules.engine.symbols import Symbol
 from passat.rules.expansion import with_parts
 from passat.rules.guards import Guard
-from passat.rules.pattern import AttrHole, Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar
+from passat.rules.pattern import AttrHole, Pattern, PCall, PConst, PGet, PLiteral, PVar
 from passat.rules.rule import LIBERTIES, REDUCING, Rule
-from passat.rules.subterms import attr_holes, subterms
+from passat.rules.subterms import attr_holes, pattern_parts, subterms, ways
 
 _LOOKED_AT: Final = 4
 """Number of instances of a rule that are followed through other rules."""
@@ -187,7 +187,7 @@ def covers(general: Rule, special: Rule) -> bool:
     if LIBERTIES.index(general.liberty) > LIBERTIES.index(special.liberty):
         return False
     asked = {repr(guard) for guard in special.guards}
-    for solution in _matches(general.lhs, special.lhs, {}):
+    for solution in _matches(general.lhs, special.lhs):
         if any(isinstance(value, _Open) and name in _needed(general) for name, value in solution.items()):
             continue
         guards = {repr(Guard(c.function, [_put(arg, solution) for arg in c.args])) for c in general.guards}
@@ -207,50 +207,36 @@ def _needed(rule: Rule) -> frozenset[str]:
 _Solution = Mapping[str, AnyValue]
 
 
-def _matches(general: Pattern, special: Pattern, solution: _Solution) -> Iterator[_Solution]:
+def _matches(general: Pattern, special: Pattern) -> Iterator[_Solution]:
     """The ways in which a pattern is an instance of another, as substitutions."""
-    if isinstance(general, (PVar, PConst)):
-        if isinstance(general, PConst) and not isinstance(special, (PConst, PLiteral)):
-            return
-        if general.name not in solution:
-            yield {**solution, general.name: special}
-        elif solution[general.name].key == special.key:
-            yield solution
-    elif isinstance(general, PLiteral):
-        if general.key == special.key:
-            yield solution
-    elif isinstance(general, PCall) and isinstance(special, PCall):
-        if general.op is special.op and len(general.args) == len(special.args):
-            bound = _attributes(general, special, solution)
-            if bound is not None:
-                yield from _all_match(general.args, special.args, bound)
-                if general.op.commutative:
-                    yield from _all_match(general.args, special.args[::-1], bound)
-    elif isinstance(general, PTuple) and isinstance(special, PTuple):
-        if len(general.fields) == len(special.fields):
-            yield from _all_match(general.fields, special.fields, solution)
-    elif isinstance(general, PGet) and isinstance(special, PGet) and general.index == special.index:
-        yield from _matches(general.of, special.of, solution)
+    holes = [node for node in subterms(general) if isinstance(node, (PVar, PConst))]
+    for bound, attrs in ways(general, special, _operands, lambda one, other: one.key == other.key):
+        yield attrs | {hole.name: bound[hole.key] for hole in holes}
 
 
-def _all_match(general: Sequence[Pattern], special: Sequence[Pattern], solution: _Solution) -> Iterator[_Solution]:
-    solutions: Iterable[_Solution] = [solution]
-    for a, b in zip(general, special, strict=True):
-        solutions = [after for before in solutions for after in _matches(a, b, before)]
-    yield from solutions
+def _operands(general: Pattern, special: Pattern, attrs: dict[str, AnyValue]) -> Sequence[Pattern] | None:
+    """The operands of a term that is an instance of another, whose attribute holes are bound; None if it is none."""
+    if isinstance(general, PVar):
+        return ()
+    if isinstance(general, (PConst, PLiteral)):
+        fits = isinstance(special, (PConst, PLiteral)) if isinstance(general, PConst) else general.key == special.key
+        return () if fits else None
+    if isinstance(general, PCall):
+        fits = isinstance(special, PCall) and general.op is special.op and _binds(general, special, attrs)
+    else:
+        fits = type(general) is type(special) and (not isinstance(general, PGet) or general.index == special.index)  # type: ignore[attr-defined]  # a field, too
+    parts = pattern_parts(special)
+    return parts if fits and len(parts) == len(pattern_parts(general)) else None
 
 
-def _attributes(general: PCall, special: PCall, solution: _Solution) -> _Solution | None:
-    bound = dict(solution)
+def _binds(general: PCall, special: PCall, attrs: dict[str, AnyValue]) -> bool:
+    """True if the attributes of a call are instances of those of another; binds attribute holes."""
     for name, value in general.attrs.items():
-        given = special.attrs.get(name, special.attrs["attrs"] if name == "attrs" and "attrs" in special.attrs else _Open())
-        if isinstance(value, AttrHole):
-            if value.name in bound and repr(bound[value.name]) != repr(given):
-                return None
-            bound[value.name] = given
-        elif name not in special.attrs or repr(given) != repr(value):
-            return None
-    return bound
+        given = special.attrs.get(name, _Open())
+        wanted = attrs.setdefault(value.name, given) if isinstance(value, AttrHole) else value
+        if repr(wanted) != repr(given):
+            return False
+    return True
 
 
 def _put(value: AnyValue, solution: _Solution) -> AnyValue:

@@ -23,11 +23,7 @@ from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.guards import Guard, Reject, Term
 from passat.rules.pattern import Computed, Pattern, PCall, PConst, PGet, PLiteral, PTuple, PVar, RuleError
 from passat.rules.substitution import Substitution, bind_attrs
-from passat.rules.subterms import attr_holes, distinct_terms, pattern_parts, tensor_holes
-
-Key: TypeAlias = tuple[AnyValue, ...]
-_Work: TypeAlias = "tuple[Pattern, Expr, _Work] | None"
-"""The remaining comparisons: a linked list, so that alternatives share their tails."""
+from passat.rules.subterms import Key, attr_holes, distinct_terms, tensor_holes, ways
 
 
 class Match(Substitution):
@@ -78,26 +74,7 @@ def matches(pattern: Pattern, root: Expr) -> Iterator[Match]:
 
     A hole that occurs twice matches one node, or equal constants. Matching does not look through lets.
     """
-    ways: list[tuple[_Work, dict[Key, Expr], dict[str, AnyValue]]] = [((pattern, root, None), {}, {})]
-    while ways:
-        work, bound, attrs = ways.pop()
-        while work is not None:
-            term, expr, work = work
-            known = bound.get(term.key)
-            if known is not None:
-                if not is_same(known, expr):
-                    break
-                continue
-            parts = _parts(term, expr, attrs)
-            if parts is None:
-                break
-            bound[term.key] = expr
-            operands = pattern_parts(term)
-            if isinstance(term, PCall) and term.op.commutative and operands[0].key != operands[1].key:
-                ways.append((_then(operands, parts[::-1], work), dict(bound), dict(attrs)))
-            work = _then(operands, parts, work)
-        else:
-            yield Match(root, pattern, bound, attrs)
+    return (Match(root, pattern, bound, attrs) for bound, attrs in ways(pattern, root, _parts, is_same))
 
 
 def check_pattern(pattern: object, guards: Sequence[Guard]) -> Pattern:
@@ -133,12 +110,6 @@ def _parts(term: Pattern, expr: Expr, attrs: dict[str, AnyValue]) -> Sequence[Ex
     if isinstance(term, PGet) and isinstance(expr, TupleGetItem) and expr.index == term.index:
         return (expr.tuple_value,)
     return None
-
-
-def _then(terms: Sequence[Pattern], parts: Sequence[Expr], work: _Work) -> _Work:
-    for term, part in zip(reversed(terms), reversed(parts), strict=True):
-        work = (term, part, work)
-    return work
 
 
 Check: TypeAlias = Callable[[Expr], bool]
