@@ -5,15 +5,15 @@ from typing import Any as AnyValue
 from typing import NamedTuple
 
 from passat.ir.analysis import free_vars
-from passat.ir.attrs import EMPTY_ATTRS
-from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from passat.ir.expr import Constant, Expr, Function, Tuple, Var
 from passat.ir.infer import InferError, infer_type
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.matching import Matcher
-from passat.rules.engine.symbols import CALL, CONST, GET, TUPLE, Symbol
+from passat.rules.engine.rebuild import applied
+from passat.rules.engine.symbols import CALL, CONST, GET, TUPLE
 from passat.rules.engine.trace import Application, Run
 from passat.rules.engine.variant import HOLES, Placed, symbol_of
 from passat.rules.pattern import Pattern, PConst, PLiteral, PVar
@@ -80,7 +80,7 @@ class _Part:
                     made[part.key] = self._hole(columns[part.key], part)
                 else:
                     operands = list(map(build, pattern_parts(part)[:: -1 if id(part) in turned else 1]))
-                    made[part.key] = self._apply(symbol_of(part), payloads.get(id(part), 0), operands)
+                    made[part.key] = applied(self.graph, symbol_of(part), payloads.get(id(part), 0), operands)
             return made[part.key]
 
         whole = build(matcher.rule.lhs)
@@ -128,22 +128,12 @@ class _Part:
                 stack.pop()
                 continue
             known = None if node in new else self._bound.get(node) or self._later.get(graph.find(node))
-            if known is None and graph.symbols[node].kind == CONST:
-                known = Constant(graph.tensors[graph.payloads[node]])
-            if known is None and graph.symbols[node].kind not in (CALL, TUPLE, GET):
+            if known is None and graph.symbols[node].kind not in (CALL, CONST, TUPLE, GET):
                 known = self._param(graph.types[graph.find(node)], "x")
             missing = [] if known is not None else [part for part in graph.operands[node] if part not in done]
             if missing:
                 stack += missing
                 continue
             stack.pop()
-            done[node] = known or self._apply(graph.symbols[node], graph.payloads[node], [done[part] for part in graph.operands[node]])
+            done[node] = known or applied(graph, graph.symbols[node], graph.payloads[node], [done[part] for part in graph.operands[node]])
         return [done[root] for root in roots]
-
-    def _apply(self, head: Symbol, payload: int, operands: Sequence[Expr]) -> Expr:
-        if head.kind == TUPLE:
-            return Tuple(tuple(operands))
-        if head.kind == GET:
-            return TupleGetItem(operands[0], payload)
-        assert head.op is not None
-        return Call(head.op, tuple(operands), self.graph.attrs[payload] if head.has_payload else EMPTY_ATTRS)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from passat.ir.long_words import listed
 from passat.ir.similar_names import did_you_mean, suggestion
-from passat.passmgr import ConfigError, Pass, PassContext, Plan, list_passes
+from passat.passmgr import ConfigError, Pass, PassContext, PassEntry, Plan, list_passes
 from passat.passmgr.passes import nested_passes
 from passat.passmgr.planning.plan import Reason, Step
 from passat.passmgr.registry import is_registered
@@ -97,9 +97,7 @@ def check_disabled(ctx: PassContext, passes: Sequence[Pass]) -> None:
     if known.issuperset(names):
         return
     known |= _names(library.rule_sets().values())
-    for entry in list_passes():
-        if all(option.default is not option.empty for option in entry.options.values()) and isinstance(made := entry.make({}), RulePass):
-            known |= _names(made.sets)
+    known |= _names(rules for _, made in registered_passes() if isinstance(made, RulePass) for rules in made.sets)
     for name in names:
         if name not in known:
             raise ConfigError(f"config rules.disabled names {name!r}, which is neither a rule nor a rule set{_hint(name, known)}")
@@ -139,16 +137,17 @@ def leaves(pass_: Pass) -> Iterator[Pass]:
     return (each for each in nested_passes(pass_) if each.members is None)
 
 
+def registered_passes() -> list[tuple[PassEntry, Pass]]:
+    """The registered passes that need no options, with their entries."""
+    return [(entry, entry.make({})) for entry in list_passes() if entry.info is not None]
+
+
 def registered_rule_passes() -> list[tuple[str, RulePass]]:
     """The registered rule passes by their pipeline names, with a variant for each switch that adds rule sets. Members of pipelines without
     a name of their own are listed under the pipeline's name."""
-    entries = list_passes()
-    names = {entry.name for entry in entries}
+    names = {entry.name for entry in list_passes()}
     found: list[tuple[str, RulePass]] = []
-    for entry in entries:
-        if entry.info is None:
-            continue
-        made = entry.make({})
+    for entry, made in registered_passes():
         found += [
             (entry.name, each) for each in leaves(made) if isinstance(each, RulePass) and (each is made or each.info.name not in names)
         ]
@@ -164,9 +163,5 @@ def registered_rule_passes() -> list[tuple[str, RulePass]]:
 
 def other_passes() -> list[tuple[str, Pass, Sequence[Rule]]]:
     """The registered passes that run rules without being rule passes, with their rules."""
-    found: list[tuple[str, Pass, Sequence[Rule]]] = []
-    for entry in list_passes():
-        made = None if entry.info is None else entry.make({})
-        if not isinstance(made, RulePass) and isinstance(made, RunsRules):  # which reads `rules`, and a rule pass expands them
-            found.append((entry.name, made, made.rules))
-    return found
+    passes = [(entry.name, made) for entry, made in registered_passes() if not isinstance(made, RulePass)]  # which expands its rules
+    return [(name, made, made.rules) for name, made in passes if isinstance(made, RunsRules)]

@@ -214,12 +214,8 @@ class Substitution:
     def build(self, maker: Maker, node: Pattern, made: dict[tuple[AnyValue, ...], int], type_: Type) -> int:
         """The e-class of a pattern of a right side, for a left side of the given type; `made` caches existing ones and is extended."""
         if node.key not in made:
-            if isinstance(node, PExpression):
-                made[node.key] = add_tree(maker, self.value(node.value))
-            elif isinstance(node, PValue):
-                made[node.key] = maker.add_value(self.constant(node))
-            elif isinstance(node, (PLiteral, PNumber)):
-                made[node.key] = maker.add_value(scalar_for(self.value(node.value), type_))
+            if isinstance(node, (PLiteral, PNumber)):
+                made[node.key] = self.build_computed(maker, node, type_)
             elif isinstance(node, (PVar, PConst)):
                 made[node.key] = self.place(node)
             else:
@@ -229,6 +225,12 @@ class Substitution:
                 else:
                     made[node.key] = maker.add_field(parts[0], node.index) if isinstance(node, PGet) else maker.add_tuple(parts)
         return made[node.key]
+
+    def build_computed(self, maker: Maker, node: PLiteral | PNumber, type_: Type) -> int:
+        """The e-class of a number, a computed constant or a computed expression of a right side."""
+        if isinstance(node, PExpression):
+            return add_tree(maker, self.value(node.value))
+        return maker.add_value(self.constant(node) if isinstance(node, PValue) else scalar_for(self.value(node.value), type_))
 
 
 _PLAIN: Final = frozenset({int, bool, float, str, type(None)})

@@ -84,9 +84,7 @@ def _fixed(left: Pattern) -> Iterator[Symbol]:
             yield symbol_of(node)
 
 
-@functools.lru_cache(maxsize=4096)
-def _expansion(rule: Rule) -> Expansion:
-    return Expansion(rule)
+_expansion: Final = functools.lru_cache(maxsize=4096)(Expansion)
 
 
 def expanded(rule: Rule) -> list[Rule]:
@@ -100,10 +98,8 @@ def groupers(rule: MultiRule) -> tuple[Grouper, ...]:
     return tuple([Grouper(each) for each in expanded(rule) if isinstance(each, MultiRule)])
 
 
-@functools.lru_cache(maxsize=4096)
-def _matcher(rule: Rule) -> Matcher:
-    """The matcher of a direction, cached, since compiling queries is expensive."""
-    return Matcher(rule)
+_matcher: Final = functools.lru_cache(maxsize=4096)(Matcher)
+"""The matcher of a direction, cached, since compiling queries is expensive."""
 
 
 class Stage(NamedTuple):

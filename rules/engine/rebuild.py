@@ -1,11 +1,11 @@
 """Rebuilds expressions from extracted nodes. Unchanged parts keep their objects."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from passat.ir.expr import Call, Constant, Expr, Span, Tuple, TupleGetItem
 from passat.ir.traverse import children, with_children
 from passat.rules.engine.graph import Graph, operands_of
-from passat.rules.engine.symbols import CALL, CONST, GET, LEAF_SYMBOL, REGION, TUPLE
+from passat.rules.engine.symbols import CONST, GET, LEAF_SYMBOL, REGION, TUPLE, Symbol
 
 _NEAR = 6
 _NEAR_NODES = 32
@@ -57,20 +57,21 @@ def rebuild(
 
 
 def _make(graph: Graph, cls: int, node: int, operands: tuple[Expr, ...], provenance: Mapping[int, tuple[str, int]]) -> Expr:
-    symbol, payload = graph.symbols[node], graph.payloads[node]
     span = _span(graph, cls, node) or _span_of_match(graph, node, provenance)
-    made: Expr
-    if symbol.kind == CALL:
-        assert symbol.op is not None
-        made = Call(symbol.op, operands, graph.attrs[payload], span=span)
-    elif symbol.kind == TUPLE:
-        made = Tuple(operands, span)
-    elif symbol.kind == GET:
-        made = TupleGetItem(operands[0], payload, span)
-    else:
-        assert symbol.kind == CONST
+    made = applied(graph, graph.symbols[node], graph.payloads[node], operands, span)
+    return made if isinstance(made, Constant) else made.assume_type(graph.types[cls])
+
+
+def applied(graph: Graph, symbol: Symbol, payload: int, operands: Sequence[Expr], span: Span | None = None) -> Expr:
+    """The expression of a symbol and payload of a graph on some operands."""
+    if symbol.kind == TUPLE:
+        return Tuple(operands, span)
+    if symbol.kind == GET:
+        return TupleGetItem(operands[0], payload, span)
+    if symbol.kind == CONST:
         return Constant(graph.tensors[payload], span)
-    return made.assume_type(graph.types[cls])
+    assert symbol.op is not None
+    return Call(symbol.op, operands, graph.attrs[payload], span=span)
 
 
 def _around(region: Expr, operands: tuple[Expr, ...]) -> Expr:

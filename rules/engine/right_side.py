@@ -11,9 +11,8 @@ from passat.rules.engine.graph import Graph
 from passat.rules.engine.symbols import Symbol
 from passat.rules.engine.variant import symbol_of
 from passat.rules.guards import Check, Reject
-from passat.rules.pattern import Pattern, PCall, PExpression, PGet, PLiteral, PNumber, PValue, PVar
+from passat.rules.pattern import Pattern, PCall, PGet, PLiteral, PNumber, PVar
 from passat.rules.rule import LOWERING, Rule
-from passat.rules.substitution import add_tree, scalar_for
 from passat.rules.subterms import pattern_parts, subterms
 
 _NOT_THERE: Final = "its right side does not exist yet"
@@ -46,14 +45,8 @@ class RightSide:
         made: list[int] = []
         turned = self._may_turn and self._is_turned(match)
         for node, head, operands in self._made:
-            if isinstance(node, PExpression):
-                made.append(add_tree(graph, match.value(node.value)))
-                continue
-            if isinstance(node, PValue):
-                made.append(graph.add_value(match.constant(node)))
-                continue
             if isinstance(node, (PLiteral, PNumber)):
-                made.append(graph.add_constant(scalar_for(match.value(node.value), match.root_type)))
+                made.append(match.build_computed(graph, node, match.root_type))
                 continue
             payload = 0
             if isinstance(node, PCall):

@@ -104,14 +104,14 @@ def _best(
         if best.share(greedy):
             best.improve(greedy, groups)
         if best.total < trees * OVERPRICED:  # values have several uses, and trees compute them for each
-            best.improve_shared(groups)
+            best.improve_with(best.shared_trees, groups)
             shared = trees_from_leaves(space, uses)
             for made, preferred in ((other, greedy), (Solution.of_choice(space, shared, classes), shared)):
                 if made is not None and made is not best:
                     made.improve(preferred, groups)
                     if made.total < best.total * LESS:
                         best = made
-        best.improve_beside(groups)
+        best.improve_with(best.additions, groups)
         places = best.alternatives(greedy)
     if exact_seconds > 0 and space.alternatives:
         found = solve_exactly(space, classes, best.in_order(), exact_seconds)

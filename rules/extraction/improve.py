@@ -2,7 +2,7 @@
 time by the cost that a change adds and frees."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
@@ -265,23 +265,23 @@ class Solution:
             if not self.total < before * LESS:
                 return
 
-    def improve_shared(self, groups: Sequence[Sequence[tuple[int, int]]]) -> None:
-        """Improves with the cheapest trees of shared costs as preferred nodes, until a fixpoint. Where values have many uses, such as the
-        sums of residual blocks, the cheapest trees by themselves compute each value anew for each use."""
+    def improve_with(self, trees: Callable[[], Mapping[int, int]], groups: Sequence[Sequence[tuple[int, int]]]) -> None:
+        """Improves with trees that depend on the solution as preferred nodes, until a fixpoint."""
         for _ in range(SWEEPS):
             before = self.total
-            self.improve(trees_from_leaves(self.space, self.uses), groups)
+            self.improve(trees(), groups)
             if not self.total < before * LESS:
                 return
 
-    def improve_beside(self, groups: Sequence[Sequence[tuple[int, int]]]) -> None:
-        """Improves with the cheapest additions to the solution as preferred nodes, until a fixpoint: trees in which the e-classes of the
-        solution are free. The cheapest trees by themselves may compute another form of a value that the solution has."""
-        for _ in range(SWEEPS):
-            before = self.total
-            self.improve(trees_from_leaves(self.space, free=self.uses), groups)
-            if not self.total < before * LESS:
-                return
+    def shared_trees(self) -> dict[int, int]:
+        """The cheapest trees of shared costs. Where values have many uses, such as the sums of residual blocks, the cheapest trees by
+        themselves compute each value anew for each use."""
+        return trees_from_leaves(self.space, self.uses)
+
+    def additions(self) -> dict[int, int]:
+        """The cheapest additions to the solution: trees in which its e-classes are free. The cheapest trees by themselves may compute
+        another form of a value that the solution has."""
+        return trees_from_leaves(self.space, free=self.uses)
 
     def alternatives(self, preferred: Mapping[int, int]) -> int:
         """The number of e-classes of the solution with an alternative, as far as known without a search."""

@@ -20,7 +20,7 @@ from passat.ir.op import Op, get_op
 from passat.ir.sealed import is_sealed
 from passat.ir.traverse import children, post_order, rewrite, with_children
 from passat.ir.types import TensorType, compatible
-from passat.passmgr import ConfigError, FunctionPass, Pass, PassContext, PassInfo, Place, list_passes, register_option, register_pass
+from passat.passmgr import ConfigError, FunctionPass, Pass, PassContext, PassInfo, Place, register_option, register_pass
 from passat.rules import library
 from passat.rules.library.arithmetic import Arithmetic, Constants
 from passat.rules.library.attention import Attention
@@ -34,6 +34,7 @@ from passat.rules.library.relay_forms import CanonicalQuantized
 from passat.rules.library.views import DynamicViews, Transposes, Views
 from passat.rules.library.windows import Windows
 from passat.rules.pattern import RuleError
+from passat.rules.planned_rules import registered_passes
 from passat.rules.rule import EXACT, FINITE, LOWERING
 from passat.rules.rule_pass import Phase, RulePass, phase, written_opset
 from passat.rules.rule_set import RuleSetMeta
@@ -90,7 +91,7 @@ def check_domains(mod: IRModule, ctx: PassContext, passes: Iterable[Pass]) -> No
     asked = frozenset(ctx.get_config("rules.domains")) - _imported(mod)
     if not asked:
         return
-    made = [entry.make({}) for entry in list_passes() if all(option.default is not option.empty for option in entry.options.values())]
+    made = (pass_ for _, pass_ in registered_passes())
     known = sorted({pass_.domain for pass_ in (*passes, *made) if isinstance(pass_, TargetPass)} - {""})
     for domain in sorted(asked.difference(known)):
         near = difflib.get_close_matches(domain, known, 1)

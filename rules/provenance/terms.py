@@ -60,19 +60,15 @@ class Terms:
         self._variables.clear()
 
     def add(self, row: list[AnyValue]) -> int:
-        """The number of a term."""
+        """The number of a term. Records sources of random numbers, and raises Uncovered where they are called."""
         key = json.dumps(row, sort_keys=True)
         found = self._numbers.get(key)
         if found is None:
-            self._look(row)
+            if draws(row, self.rows, self._drawing):
+                self._drawing.add(len(self.rows))
             found = self._numbers[key] = len(self.rows)
             self.rows.append(row)
         return found
-
-    def _look(self, row: list[AnyValue]) -> None:
-        """Records sources of random numbers. Raises Uncovered."""
-        if draws(row, self.rows, self._drawing):
-            self._drawing.add(len(self.rows))
 
     def call(self, op: Op, attrs: Attrs, operands: Sequence[int], expr: Expr | None = None) -> int:
         """The number of an operator call; `expr` distinguishes stateful calls. Raises Uncovered."""

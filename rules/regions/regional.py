@@ -263,29 +263,21 @@ _LOOKED_AT: Final[WeakKeyDictionary[Function, tuple[int, bool]]] = WeakKeyDictio
 """The results of `is_for_regions`, with the limit."""
 
 
-class _Memory:
-    """Recipes by region structure, for one run."""
-
-    def __init__(self) -> None:
-        self.recipes: dict[object, list[tuple[Recipe, EngineReport]]] = {}
-        self.numbers = Numbers()
-
-
 def run_regions(engine: "Engine", function: Function, report: EngineReport) -> Function | None:
     """The function, optimized region by region. None if it must be processed whole: it is not pure dataflow, has no good place to cut, or
     fewer than half of the regions repeat."""
-    memory = _Memory()
+    numbers = Numbers()
     regions = _REGIONS.get(function)
     if regions is None and is_for_regions(function, engine.region_nodes):
         together = [grouper.matcher for stage in engine.stages for grouper in stage.groupers]
         regions = cut(function, edges_of([*(matcher for stage in engine.stages for matcher in stage.matchers), *together]))
         for region in regions or ():
-            region.key = key_of(region, memory.numbers)
+            region.key = key_of(region, numbers)
     if regions is None or 2 * len({region.key for region in regions}) > len(regions):
         return None
     replaced: dict[int, Expr] = {}
     results: list[tuple[Recipe, Instance, list[Tensor], list[Expr]]] = []
-    run = _Run(engine, memory)
+    run = _Run(engine, numbers)
     for region in regions:
         instance = Instance.of(region, [replaced.get(id(value), value) for value in region.inputs])
         recipe, tensors = run.recipe(instance, report)
@@ -304,15 +296,16 @@ def run_regions(engine: "Engine", function: Function, report: EngineReport) -> F
 class _Run:
     """Finds or creates recipes, within the limits of one saturation."""
 
-    def __init__(self, engine: "Engine", memory: _Memory) -> None:
+    def __init__(self, engine: "Engine", numbers: Numbers) -> None:
         self._engine = engine
-        self._memory = memory
+        self._numbers = numbers
+        self._recipes: dict[object, list[tuple[Recipe, EngineReport]]] = {}
+        """Recipes by region structure."""
         self._start = time.perf_counter()
 
     def recipe(self, instance: Instance, report: EngineReport) -> tuple[Recipe, list[Tensor]]:
         """The recipe for an instance, and the tensors that its items number. Adds the recipe's statistics to the report."""
-        key = instance.key(self._memory.numbers)
-        known = self._memory.recipes.setdefault(key, [])
+        known = self._recipes.setdefault(instance.key(self._numbers), [])
         for recipe, own in known:
             tensors = recipe.trace.holds_for(instance.tensors)
             if tensors is not None:

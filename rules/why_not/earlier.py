@@ -74,9 +74,9 @@ def _retired(found: Mapping[str, list[str]], first: str, text: str) -> list[Find
 
 def rewriters(before: Sequence[Ran], names: set[str]) -> str:
     """The rules of some passes that were applied at nodes of these names, and whose results were extracted."""
-    return listed(
-        list(dict.fromkeys(f"{rule} (in {ran.name})" for ran in before for run_trace in ran.runs for rule in _at(run_trace, names)))
-    )
+    used = [(ran, each.view, *used) for ran in before for each in ran.runs for used in _used(each)]
+    rules = [f"{rule} (in {ran.name})" for ran, view, rule, nodes in used if any(view.is_any(nodes, name) for name in names)]
+    return listed(list(dict.fromkeys(rules)))
 
 
 def absent(rule: Rule, before: Sequence[Ran], holding: Sequence[Ran]) -> list[Finding]:
@@ -93,7 +93,9 @@ def absent(rule: Rule, before: Sequence[Ran], holding: Sequence[Ran]) -> list[Fi
 
 
 def _gone(op: Op, last: Ran, first: Ran) -> Finding:
-    by = dict.fromkeys(rule for run_trace in last.runs for rule in _removers(run_trace, op))
+    by = dict.fromkeys(
+        rule for each in last.runs for rule, nodes in _used(each) if any(each.run.graph.symbols[node].op is op for node in nodes)
+    )
     folded = any(each.new is not None and each.new.head.op is op for run_trace in last.runs for each in run_trace.run.graph.decisions)
     who = f"{listed(list(by))} (in {last.name}) rewrote" if by else f"{last.name} {'folded' if folded else 'removed'}"
     return Finding(Kind.ABSENT, f"there is no {op.name} left when {first.name} runs: {who} it before", passes=(first.name,))
@@ -108,17 +110,10 @@ def _agrees(matcher: Matcher, view: View, one: Alignment) -> bool:
     return True
 
 
-def _at(run_trace: RunTrace, names: set[str]) -> list[str]:
-    """The rules applied at nodes of these names, and whose results were extracted."""
+def _used(run_trace: RunTrace) -> list[tuple[str, Sequence[int]]]:
+    """The rules whose results were extracted, once for each application, with the nodes that they matched."""
     applied = zip(run_trace.run.applications, run_trace.taken, run_trace.matched, strict=True)
-    return [one.rule for one, used, nodes in applied if used and any(run_trace.view.is_any(nodes, name) for name in names)]
-
-
-def _removers(run_trace: RunTrace, op: Op) -> list[str]:
-    """The rules whose applications matched calls of an operator, and whose results were extracted."""
-    symbols = run_trace.run.graph.symbols
-    applied = zip(run_trace.run.applications, run_trace.taken, run_trace.matched, strict=True)
-    return [one.rule for one, used, nodes in applied if used and any(symbols[node].op is op for node in nodes)]
+    return [(one.rule, nodes) for one, used, nodes in applied if used]
 
 
 def _ops(module: IRModule) -> set[Op]:
