@@ -70,16 +70,12 @@ class _Annotator:
 
     def run(self) -> Function:
         """The annotated function."""
-        done: dict[Expr, Expr] = {}
-        for node in post_order(self._function, into=self._is_entered):
-            parts = [done[part] for part in children(node)] if self._is_entered(node) else children(node)
-            made = self._annotated(node, parts)
-            if made._checked_type is None and not isinstance(made, Function):
-                made.assume_type(node._checked_type)
-            done[node] = made
-        result = done[self._function]
-        assert isinstance(result, Function)
-        return result
+
+        def annotate(old: Expr, new: Expr) -> Expr:
+            made = self._annotated(old, children(new))
+            return made if made._checked_type is not None or isinstance(made, Function) else made.assume_type(old._checked_type)
+
+        return rewrite(self._function, annotate, into=self._is_entered)
 
     def _is_entered(self, node: Expr) -> bool:
         return node is self._function or not is_sealed(node)

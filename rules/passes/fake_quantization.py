@@ -3,7 +3,7 @@
 Functions registered for operators convert them (`passat.ir.affine_type`). The functions for Relay's operators are in `quantized_forms`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -66,21 +66,15 @@ class FakeQuantizationToInteger(FunctionPass):
 
         count = 0
 
-        def convert(_: Expr, made: Expr) -> Expr:
+        def counted(convert: Callable[[Expr, PassContext], Expr], made: Expr) -> Expr:
             nonlocal count
-            found = self._converted(made, ctx)
+            found = convert(made, ctx)
             count += found is not made
             return found
 
-        def convert_single(_: Expr, made: Expr) -> Expr:
-            nonlocal count
-            found = self._converted_single(made, ctx)
-            count += found is not made
-            return found
-
-        result = rewrite(infer_type(func), convert)
+        result = rewrite(infer_type(func), lambda _, made: counted(self._converted, made))
         if self.use_qat:
-            result = rewrite(infer_type(result), convert_single)
+            result = rewrite(infer_type(result), lambda _, made: counted(self._converted_single, made))
         if count:
             ctx.record(self.info.name, "converted", count)
         return infer_type(result)

@@ -101,8 +101,13 @@ def is_laid_out(op: Op, types: Sequence[Type], attrs: Attrs, layouts: Mapping[st
     return all(attrs[key] == layout for key, layout in wanted(op.name, attrs, shape, *layouts[op.name]).items())
 
 
-def _is_laid_out(call: Call, op: Op, layouts: Mapping[str, tuple[str, str]]) -> bool:
-    return is_laid_out(op, [arg.checked_type for arg in call.args], call.attrs, layouts)
+_Laid = tuple[Op, Sequence[Type], Attrs]
+
+
+def _calls(function: Function) -> list[_Laid]:
+    """The calls of operators: the operator, the types of the operands, and the attributes."""
+    calls = [node for node in post_order(function) if isinstance(node, Call)]
+    return [(call.op, [arg.checked_type for arg in call.args], call.attrs) for call in calls if isinstance(call.op, Op)]
 
 
 IN_BLOCKS: Final = RulePass((ConstantFolding, SinkBlocks.of_kind(LOWERING)), name="SinkBlocks", joint=False, doc="Keeps data in blocks.")
@@ -148,11 +153,13 @@ class LayoutPass(RulePass):
         result = super().transform_function(func, mod, ctx)
         if result is not func:
             result = sunk(result, exact=self._math(ctx) == EXACT)
-        calls = (node for node in post_order(result) if isinstance(node, Call) and isinstance(node.op, Op))
-        left = Counter(call.op.name for call in calls if isinstance(call.op, Op) and not _is_laid_out(call, call.op, self.layouts))
-        for op, count in left.items():
-            ctx.remark(self.info.name, f"calls of {op} that are not in {', '.join(self.layouts[op])}: {count}")
+        self._remark_left([call for call in _calls(result) if not is_laid_out(*call, self.layouts)], self.layouts, ctx)
         return result
+
+    def _remark_left(self, calls: Sequence[_Laid], layouts: Mapping[str, Sequence[str]], ctx: PassContext) -> None:
+        """Remarks how many calls of each operator are not in the wanted layouts."""
+        for op, count in Counter(op.name for op, _, _ in calls if op.name in layouts).items():
+            ctx.remark(self.info.name, f"calls of {op} that are not in {', '.join(layouts[op])}: {count}")
 
     def left_out(self, rule: Rule, ctx: PassContext) -> str:
         """Why the pass does not run a rule of its sets; '' if it does. Of the conversions it runs those to the wanted layouts."""
@@ -163,10 +170,7 @@ class LayoutPass(RulePass):
     def _in_blocks(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Converts operators to layouts with blocks, and the operators that follow them where possible."""
         result = IN_BLOCKS.transform_function(converted(func, self.blocked), mod, ctx)
-        calls = Counter(node.op.name for node in post_order(result) if isinstance(node, Call) and isinstance(node.op, Op))
-        for op, layouts in self.blocked.items():
-            if calls[op]:
-                ctx.remark(self.info.name, f"calls of {op} that are not in {', '.join(layouts)}: {calls[op]}")
+        self._remark_left(_calls(result), self.blocked, ctx)
         return result
 
     def _engine(self, mod: IRModule, ctx: PassContext) -> Engine:

@@ -113,6 +113,18 @@ def _is_per_channel(type_: TensorAffineType) -> bool:
     return any(_type(part).shape not in ((), (1,)) for part in (type_.scale, type_.zero_point))
 
 
+def _with_one_scale(call: Call, types: AffineTypes, why: str) -> TensorAffineType:
+    """The affine type of the first operand. Raises ValueError for scales per channel."""
+    found = _tensor(call.args[0], types)
+    if _is_per_channel(found):
+        raise ValueError(f"{call.op!r} {why}")
+    return found
+
+
+_MOVES = "does not keep scales per channel in their places"
+_COMPARES = "compares integers, whose scales must be equal"
+
+
 @_register("qnn.dequantize")
 def _dequantize(call: Call, types: AffineTypes) -> Converted:
     return call.args[0], types[call]
@@ -126,10 +138,7 @@ def _quantize(call: Call, types: AffineTypes) -> Converted:
 
 @_register("reshape", "squeeze", "strided_slice", "expand_dims", "nn.batch_flatten", "nn.depth_to_space", "broadcast_to", "copy", "take")
 def _moved(call: Call, types: AffineTypes) -> Converted:
-    found = _tensor(call.args[0], types)
-    if _is_per_channel(found):
-        raise ValueError(f"{call.op!r} does not keep scales per channel in their places")
-    return call, found
+    return call, _with_one_scale(call, types, _MOVES)
 
 
 @_register("nn.max_pool2d")
@@ -148,9 +157,7 @@ def _transpose(call: Call, types: AffineTypes) -> Converted:
 
 @_register("max", "min")
 def _extremum(call: Call, types: AffineTypes) -> Converted:
-    found = _tensor(call.args[0], types)
-    if _is_per_channel(found):
-        raise ValueError(f"{call.op!r} compares integers, whose scales must be equal")
+    found = _with_one_scale(call, types, _COMPARES)
     return _in_int32(call, found), found
 
 
@@ -244,17 +251,13 @@ def _concatenate(call: Call, types: AffineTypes) -> Converted:
 
 @_register("topk")
 def _topk(call: Call, types: AffineTypes) -> Converted:
-    found = _tensor(call.args[0], types)
-    if _is_per_channel(found):
-        raise ValueError("topk compares integers, whose scales must be equal")
+    found = _with_one_scale(call, types, _COMPARES)
     return call, TupleAffineType([found, found])
 
 
 @_register("split")
 def _split(call: Call, types: AffineTypes) -> Converted:
-    found = _tensor(call.args[0], types)
-    if _is_per_channel(found):
-        raise ValueError("split does not keep scales per channel in their places")
+    found = _with_one_scale(call, types, _MOVES)
     result = infer_type(call).checked_type
     return call, TupleAffineType([found] * len(result.fields))  # type: ignore[attr-defined]  # the type of a split is a tuple
 
