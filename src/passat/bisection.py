@@ -15,22 +15,20 @@ from passat.apart import error_stream, show_code
 from passat.choose import NothingToTimeError, Times, race
 from passat.feeds import FailingInputsError, GivenInputs, write_inputs
 from passat.ir.argument_checks import FILE, ArgumentError, kind, number
-from passat.ir.counting import counted
+from passat.ir.counting import counted, seconds
 from passat.ir.infer_error import InferError
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, check, save, to_onnx
 from passat.ir.passat_error import PassatError
 from passat.job import Given
-from passat.log import telling
 from passat.passmgr import AlreadyTrueError, BisectError, NeverTrueError, Pass, PassBisect, PassContext, Sequential, bisect_passes
 from passat.passmgr.debugging.bisect import CannotTellError, PassRaisedError
 from passat.passmgr.inspection.checks import module_flaws
 from passat.pipelines import Passes, build_pipeline, check_rule_sets
-from passat.quantities import seconds
 from passat.report import bytes_of, histogram, node_count
 from passat.rules import RuleSet
 from passat.runner import ModelSource
-from passat.settings import DEFAULT_LEVEL, Spelling, Variant, as_keyword, check_arguments, check_drawn
+from passat.settings import DEFAULT_LEVEL, Spelling, Variant, as_keyword, check_arguments, check_drawn, telling
 from passat.source import open_source
 from passat.verify import AS_USUAL, Comparing, Reference
 

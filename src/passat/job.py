@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from passat.ir.module import IRModule
-from passat.log import telling
 from passat.measure import Measured
 from passat.passmgr import CrashReproducer, PassContext, PassInfo, PassInstrument, Sequential
 from passat.passmgr.pass_info import StageInfo
@@ -14,7 +13,7 @@ from passat.rulefile import PathLike, read_rules
 from passat.rules import RuleSet
 from passat.rules.cost import CostModel, Roofline, cost_model
 from passat.rules.engine.trace import Trace
-from passat.settings import DEFAULT_LEVEL, Settings
+from passat.settings import DEFAULT_LEVEL, Settings, telling
 from passat.source import Source
 from passat.verify import Comparing, Reference, comparing
 

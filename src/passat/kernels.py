@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from passat.choose import MARGIN, NothingToTimeError, race
-from passat.ir.counting import counted
+from passat.ir.counting import counted, seconds
 from passat.kernel_library import HASH, MADE_FOR, hash_of, this_platform
 from passat.profiling import node_times
-from passat.quantities import seconds
 from passat.runner import CustomOpsError, Runner, VerifyError, custom_operators, sentence_of
 from passat.runtime.kernels import CompilerError, Kernels, NoCompilerError, build_library, compiler, fuse, library_source
 from passat.runtime.kernels.culprits import compiling, working

@@ -12,11 +12,10 @@ from passat.ir.argument_checks import ArgumentError
 from passat.ir.counting import counted
 from passat.ir.long_words import short_repr
 from passat.jobs import Executor, run_jobs
-from passat.log import LOG
 from passat.optimizer import Result, optimize
 from passat.passmgr import PassContext
 from passat.report import Report
-from passat.settings import settings_of
+from passat.settings import LOG, settings_of
 from passat.source import IN_MEMORY, ModelLike, open_source
 
 PathLike = str | os.PathLike[str]
@@ -89,19 +88,20 @@ def optimize_each(
     outputs = output_paths(models, output)
     entered = PassContext.entered()
     context = None if entered is None else entered.with_instruments()
+    targets = outputs
     if executor is not None:  # its workers may be in other folders
-        keywords = _absolute(keywords)
+        keywords, targets = _absolute(keywords), [path and os.path.abspath(path) for path in outputs]
     tasks: dict[int, _Task] = {}
     apart = executor is not None or jobs > 1
     in_files = sum(isinstance(model, argument_checks.PATH) for model in models)
-    for number, (model, path) in enumerate(zip(models, outputs, strict=True)):
+    for number, (model, path, target) in enumerate(zip(models, outputs, targets, strict=True)):
         try:
             given = _portable(model, keywords.get("folder"), absolute=executor is not None) if apart else model
         except Exception as error:  # of this model
             yield number, Optimized(_name(model), error=error)
             continue
         own = {**keywords, "folder": None} if in_files < len(models) and isinstance(model, argument_checks.PATH) else keywords
-        tasks[number] = _Task(_name(model), given, path, _target(path, executor), context, own)
+        tasks[number] = _Task(_name(model), given, path, target, context, own)
     with created([output] if isinstance(output, (str, os.PathLike)) else []):
         for number, outcome in run_jobs(tasks, processes=jobs, executor=executor):
             yield number, Optimized(tasks[number].name, error=outcome) if isinstance(outcome, Exception) else outcome
@@ -149,7 +149,8 @@ def output_paths(models: Sequence[ModelLike], output: PathLike | Sequence[PathLi
             raise ArgumentError(f"the result {path} would replace the model {read[place]}; give another folder or other names")
         other = taken.setdefault(place, number)
         if other != number:
-            raise ArgumentError(f"{_name(models[other])} and {_name(models[number])} would both be written to {path}")
+            both = f"{_name(models[other])} and {_name(models[number])}"
+            raise ArgumentError(f"{both} would both be written to {path}; rename one of them, or optimize them separately")
     return list(paths)
 
 
@@ -162,10 +163,6 @@ def _portable(model: ModelLike, folder: PathLike | None, *, absolute: bool) -> A
     if isinstance(model, (str, os.PathLike)):
         return os.path.abspath(model) if absolute else model
     return open_source(model, folder).proto
-
-
-def _target(path: str | None, executor: Executor | None) -> str | None:
-    return path if path is None or executor is None else os.path.abspath(path)
 
 
 def _absolute(keywords: dict[str, AnyValue]) -> dict[str, AnyValue]:

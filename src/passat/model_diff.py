@@ -5,21 +5,26 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
+from rich.console import Group, RenderableType
+from rich.text import Text
+
 from passat.ir import argument_checks
+from passat.ir.counting import amount, counted
+from passat.render import changed_operators
 from passat.report import Shown, bytes_of, histogram, node_count
 from passat.source import ModelLike, open_source
 
 if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
-    from rich.console import RenderableType
 
     from passat.ir.onnx.alignment import Alignment
 
 
-class Change(NamedTuple):
+@dataclass(frozen=True)
+class Change:
     """A node of both models with different attributes or constants, such as `perm: [0, 1] became [1, 0]`."""
 
     before: str
@@ -28,7 +33,8 @@ class Change(NamedTuple):
     what: tuple[str, ...]
 
 
-class Instance(NamedTuple):
+@dataclass(frozen=True)
+class Instance:
     """One place where the models differ: the nodes of the first, and those that replace them in the second."""
 
     before: tuple[str, ...]
@@ -72,15 +78,71 @@ class ModelDiff(Shown):
 
     def to_dict(self) -> dict[str, AnyValue]:
         """The difference as plain data for JSON."""
-        changes = [change._asdict() for change in self.changes]
-        differences = [{**asdict(each), "instances": [instance._asdict() for instance in each.instances]} for each in self.differences]
         counts = {"node_count_before": node_count(self.nodes_before), "node_count_after": node_count(self.nodes_after)}
-        return {"schema": "diff-1", "equal": self.equal, **counts, **asdict(self), "changes": changes, "differences": differences}
+        return {"schema": "diff-1", "equal": self.equal, **counts, **asdict(self)}
 
-    def __rich__(self) -> "RenderableType":
-        from passat.summary_text import render_diff
+    def __rich__(self) -> RenderableType:
+        parts: list[RenderableType] = [_headline("-", self.before, self.nodes_before, self.bytes_before)]
+        parts += [_headline("+", self.after, self.nodes_after, self.bytes_after), Text()]
+        if self.equal:
+            return Group(*parts, Text("the models are the same up to names and the order of nodes"))
+        both = self.same + self.moved
+        nodes = f"{counted(f'{both:,}', 'node')} {'is' if both == 1 else 'are'} in both"
+        parts += [Text(said) for said in self.interface]
+        parts += [changed_operators(self.nodes_before, self.nodes_after, "others"), Text()]
+        parts.append(Text(f"{nodes}: {self.same:,} read the same values, {self.moved:,} other values"))
+        for difference in self.differences[:_LISTED]:
+            parts += [Text(), *_lines(difference)]
+        if self.changes:
+            parts += [Text(), Text("nodes of both models that differ:", style="bold")]
+            parts += [Text(f"  {change.operator} {change.after!r}: {'; '.join(change.what)}") for change in self.changes[:_LISTED]]
+        rest = max(0, len(self.differences) - _LISTED) + max(0, len(self.changes) - _LISTED)
+        return Group(*parts, *([Text(), Text(f"... and {rest} more, which --json lists")] if rest else []))
 
-        return render_diff(self)
+
+_NODES: Final = 4
+"""Names of nodes beyond this number are counted."""
+_INSTANCES: Final = 3
+"""Places that differ in the same way beyond this number are counted."""
+_LISTED: Final = 40
+"""Differences and changes beyond this number are counted; `to_json` has all."""
+
+
+def _headline(sign: str, name: str, nodes: Mapping[str, int], size: int) -> Text:
+    return Text.assemble(f"{sign} ", (name, "bold"), f": {counted(f'{node_count(nodes):,}', 'node')}, {amount(size)}")
+
+
+def _lines(difference: Difference) -> list[Text]:
+    count = len(difference.instances)
+    places = f"in {count} places" if count > 1 else "in one place"
+    where = f" of {difference.graph}" if difference.graph else ""
+    if not difference.after:
+        said = f"gone {places}{where}: {_listed(difference.before)}"
+    elif not difference.before:
+        said = f"new {places}{where}: {_listed(difference.after)}"
+    else:
+        said = f"{places}{where}: {_listed(difference.before)} became {_listed(difference.after)}"
+    lines = [Text(said, style="bold")]
+    for instance in difference.instances[:_INSTANCES]:
+        signed = (("-", instance.before, "red"), ("+", instance.after, "green"))
+        lines += [Text(f"  {sign} {_named(names)}", style=style) for sign, names, style in signed if names]
+    if count > _INSTANCES:
+        lines.append(Text(f"  ... and {count - _INSTANCES} more", style="dim"))
+    return lines
+
+
+def _listed(operators: Mapping[str, int]) -> str:
+    """Operators with their counts.
+
+    >>> _listed({"MatMul": 1, "Add": 2})
+    'MatMul, 2 Add'
+    """
+    return ", ".join(name if count == 1 else f"{count} {name}" for name, count in operators.items())
+
+
+def _named(names: tuple[str, ...]) -> str:
+    shown = ", ".join(names[:_NODES])
+    return shown if len(names) <= _NODES else f"{shown} and {len(names) - _NODES} more"
 
 
 def diff(

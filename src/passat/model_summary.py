@@ -15,12 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from passat.ir.counting import amount, counted, seconds
 from passat.ir.expr import Call
 from passat.ir.onnx.opaque import OpaqueOp
 from passat.ir.onnx.untyped import INLINES, functions_of, has_form, is_custom, is_function_call, untyped_values
 from passat.ir.traverse import post_order
 from passat.ir.types import IncompleteType, TupleType
-from passat.report import Shown, histogram, node_count, warnings_of
+from passat.render import plain_table
+from passat.report import NOT_COUNTED, Shown, histogram, node_count, warnings_of
 from passat.rules.cost import Roofline, program_cost
 from passat.runner import CustomOpsError, ModelSource, Runner, VerifyError, custom_operators, sentence_of
 from passat.settings import check_arguments
@@ -28,7 +33,6 @@ from passat.source import ModelLike, open_source
 
 if TYPE_CHECKING:
     from onnx import GraphProto, TensorProto, ValueInfoProto
-    from rich.console import RenderableType
 
     from passat.ir.module import IRModule
 
@@ -129,10 +133,65 @@ class ModelSummary(Shown):
         """The summary as plain data for JSON."""
         return {"schema": "inspect-1", **asdict(self), "node_count": self.node_count}
 
-    def __rich__(self) -> "RenderableType":
-        from passat.summary_text import render_summary
+    def __rich__(self) -> RenderableType:
+        parts: list[RenderableType] = [self._headline(), Text(self._versions(), style="dim"), Text()]
+        parts += [self._values(), Text(), self._operators()]
+        if self.fused:
+            fused = ", ".join(f"{count} {kind}" for kind, count in self.fused.items())
+            parts += [Text(), Text(f"ONNX Runtime's own fusions leave: {fused}")]
+        elif not self.not_loaded:
+            parts += [Text(), Text("ONNX Runtime's own fusions find nothing in it")]
+        problems = [Text(f"! {said}", style="yellow") for said in (self.not_loaded, *self.warnings) if said]
+        parts += [Text(), *problems] if problems else []
+        return Group(*parts, Text(), *self._opaque_lines())
 
-        return render_summary(self)
+    def _headline(self) -> Text:
+        elements, initializers = counted(f"{self.weight_elements:,}", "element"), counted(f"{self.weights:,}", "initializer")
+        weights = f"{elements} in {initializers} ({amount(self.weight_bytes)})"
+        nodes = counted(f"{self.node_count:,}", "node")
+        return Text.assemble((self.source, "bold"), f": {nodes}, {weights}, estimated {seconds(self.estimated_seconds)}")
+
+    def _versions(self) -> str:
+        opsets = ", ".join(f"{domain} {version}" for domain, version in self.opsets.items())
+        by = f", made by {self.producer}" if self.producer else ""
+        return f"IR version {self.ir_version}, opsets: {opsets}{by}"
+
+    def _values(self) -> RenderableType:
+        table = plain_table("", "name", "type")
+        for what, values in (("input", self.inputs), ("output", self.outputs)):
+            for value in values[:_VALUES]:
+                table.add_row(what, Text(value.name), Text("unknown" if value.type == "_" else value.type))
+            if len(values) > _VALUES:
+                table.add_row(what, f"... and {len(values) - _VALUES} more", "")
+        return table
+
+    def _operators(self) -> RenderableType:
+        table = plain_table("operator", "nodes", "")
+        for name, count in sorted(self.nodes.items(), key=lambda item: (-item[1], item[0])):
+            data = name in NOT_COUNTED
+            table.add_row(Text(name), str(count), "holds data, not counted" if data else "", style="dim" if data else None)
+        return table
+
+    def _opaque_lines(self) -> list[Text]:
+        count = sum(len(group.nodes) for group in self.opaque)
+        stay = f"{counted(f'{count:,}', 'node')} {'is' if count == 1 else 'are'} opaque to rules, and unchanged:"
+        lines = [stay if count else "no node is opaque to rules"]
+        lines += [f"  {len(group.nodes):,} {group.operator}{_names(group)}: {group.reason}" for group in self.opaque]
+        if self.unknown:
+            lines.append(f"the type of {counted(f'{self.unknown:,}', 'result')} is unknown")
+        return list(map(Text, lines))
+
+
+_VALUES: Final = 12
+"""Inputs and outputs beyond this number are counted."""
+_NAMES: Final = 3
+"""Names of nodes beyond this number are counted."""
+
+
+def _names(group: Opaque) -> str:
+    shown = [repr(name) for name in group.nodes if name][:_NAMES]
+    rest = len(group.nodes) - len(shown)
+    return f" ({', '.join([*shown, *([f'{rest} more'] if rest else [])])})" if shown else ""
 
 
 def inspect(
@@ -227,8 +286,8 @@ def _opaque(module: "IRModule") -> list[Opaque]:
             if isinstance(node, Call) and isinstance(node.op, OpaqueOp):
                 reason = FUNCTION if is_function_call(node, functions) else untyped.get(node) or _reason(node)
                 found.setdefault((f"{node.op.domain}.{node.op.op_type}".removeprefix("."), reason), []).append(_name(node))
-    counted = Counter({key: len(names) for key, names in found.items()})
-    return [Opaque(operator, reason, tuple(found[operator, reason])) for (operator, reason), _ in counted.most_common()]
+    frequent = sorted(found.items(), key=lambda item: -len(item[1]))
+    return [Opaque(operator, reason, tuple(names)) for (operator, reason), names in frequent]
 
 
 def _reason(call: Call) -> str:

@@ -9,24 +9,28 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
+from rich.console import Group, RenderableType
+from rich.text import Text
+
 from passat.choose import NothingToTimeError, choose_feed, feed_of_sizes, take_turns, time_of
 from passat.ir import argument_checks
 from passat.ir.argument_checks import ArgumentError
-from passat.log import telling
+from passat.ir.counting import counted
+from passat.ir.counting import seconds as shown_seconds
+from passat.render import plain_table
 from passat.report import Shown, histogram, node_count
 from passat.runner import Runner, VerifyError, custom_operators, loadable, sentence_of
-from passat.settings import check_arguments, check_drawn
+from passat.settings import check_arguments, check_drawn, telling
 from passat.source import ModelLike, Source, open_source
 from passat.verify import Comparing, comparing
 
 if TYPE_CHECKING:
     from onnx import ModelProto
-    from rich.console import RenderableType
 
 SETS: Final = 3
 """Sets of sessions that share the rounds: the memory addresses of a session's weights shift all its times by a percent or two."""
@@ -46,11 +50,18 @@ _CONFIDENCE: Final = 1.96
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio of times: the median over all rounds, with its 95 % confidence interval."""
+    """A ratio of times: the median over all rounds, with its 95 % confidence interval.
+
+    >>> print(Ratio(0.93412, 0.92, 0.95))
+    0.934 (0.920 to 0.950)
+    """
 
     median: float
     low: float
     high: float
+
+    def __str__(self) -> str:
+        return f"{self.median:.3f} ({self.low:.3f} to {self.high:.3f})"
 
 
 @dataclass(frozen=True)
@@ -98,10 +109,40 @@ class ModelProfile(Shown):
         """The profile as plain data for JSON."""
         return {"schema": "profile-1", **asdict(self), "verdict": self.verdict}
 
-    def __rich__(self) -> "RenderableType":
-        from passat.summary_text import render_profile
+    def __rich__(self) -> RenderableType:
+        table = plain_table("model", "nodes", "time")
+        table.add_row(Text(self.before), str(self.nodes_before), shown_seconds(self.seconds_before))
+        table.add_row(Text(self.after), str(self.nodes_after), shown_seconds(self.seconds_after))
+        sizes = "".join(f", {name}={size}" for name, size in self.sizes.items())
+        setting = f"medians of {counted(self.rounds, 'round')} on {counted(self.threads, 'thread')}{sizes}"
+        apart = Text("operators: means of separate runs with the profiler of ONNX Runtime", style="dim")
+        head = Text(self._said(), style=_STYLES[self.verdict])
+        return Group(head, Text(), table, Text(setting, style="dim"), Text(), self._operator_times(), apart)
 
-        return render_profile(self)
+    def _said(self) -> str:
+        """One line that says whether the second model is faster."""
+        verdict = "as fast, up to noise" if self.verdict == "no different" else self.verdict
+        name = self.after if self.after != self.before else "the second model"
+        return f"{name} is {verdict}: {self.ratio} of the time; the first model against itself {self.control}"
+
+    def _operator_times(self) -> RenderableType:
+        table = plain_table("operator", "before", "", "after", "", "")
+        shown, rest = self.operators[:_TIMED], self.operators[_TIMED:]
+        if rest:
+            sums = [sum(values) for values in zip(*(astuple(each)[1:] for each in rest), strict=True)]
+            shown = [*shown, OperatorTime(f"{len(rest)} others", *sums)]
+        for each in shown:
+            change = each.seconds_after - each.seconds_before
+            sign = "+" if change > 0 else "-"
+            both = ((each.seconds_before, each.calls_before), (each.seconds_after, each.calls_after))
+            cells = [cell for time, calls in both for cell in (shown_seconds(time) if time else "-", f"{calls:.0f} x" if calls else "")]
+            table.add_row(Text(each.operator), *cells, f"{sign}{shown_seconds(abs(change))}")
+        return table
+
+
+_TIMED: Final = 15
+"""Operators beyond this number are summed up."""
+_STYLES: Final = {"faster": "bold green", "slower": "bold red", "no different": "bold"}
 
 
 def profile(

@@ -14,8 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from passat.ir import markup
-from passat.ir.counting import counted
-from passat.quantities import seconds
+from passat.ir.counting import counted, seconds
 from passat.report import KERNELS, NOT_COUNTED, OTHER_REASONS, PROVENANCE, Report, RuleReport
 from passat.verify import VerifyReport
 

@@ -19,7 +19,6 @@ from passat.ir.expr import Function
 from passat.ir.long_words import listed
 from passat.ir.module import IRModule
 from passat.ir.text.printer import pretty_print
-from passat.log import telling
 from passat.passmgr import AlreadyTrueError, BisectError, FlappingError, NeverTrueError
 from passat.passmgr.debugging.bisect import CannotTellError
 from passat.passmgr.debugging.reproducer import context_data
@@ -30,7 +29,7 @@ from passat.rules.engine.trace import Application, Run, Trace
 from passat.rules.matched import Matched, matched_part
 from passat.rules.rule import Rule, equation_of
 from passat.rules.why_not.view import View
-from passat.settings import DEFAULT_LEVEL, Variant
+from passat.settings import DEFAULT_LEVEL, Variant, telling
 from passat.verify import AS_USUAL, Comparing
 
 

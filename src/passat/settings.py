@@ -1,6 +1,7 @@
 """The settings of an optimization: the keywords of `passat.optimize`, their defaults, and error messages for invalid values, and for those
-that have no effect beside others."""
+that have no effect beside others; and the logger, which gets each step that `progress` gets."""
 
+import logging
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,21 @@ from passat.rules.cost import CostModel, CostName
 
 Progress: TypeAlias = Callable[[str], None]
 """Receives a short description of each step as it begins."""
+LOG: Final = logging.getLogger("passat")
+"""Gets each step of the work with its time, and warnings about models. Silent until a program configures `logging`."""
+LOG.addHandler(logging.NullHandler())
+
+
+def telling(progress: Progress | None) -> Progress:
+    """Logs each step that begins, and passes it to `progress` if given."""
+
+    def tell(text: str) -> None:
+        LOG.info(text)
+        if progress is not None:
+            progress(text)
+
+    return tell
+
 
 MOST_LEVEL: Final = 4
 """The highest optimization level."""

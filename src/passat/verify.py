@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
 from passat.apart import EndedError, LateError
-from passat.compared_model import ComparedModel, ComparedSession
 from passat.feeds import GivenInputs, InputSpec, Trial, read_inputs
 from passat.ir.custom_ops import declared_op
 from passat.judging import NOISE_FACTOR, Closeness, is_unscanned, judge, without_elements
 from passat.runner import ModelSource, Runner, VerifyError, loadable, sentence_of
 from passat.settings import check_arguments
-from passat.trials import Trials
+from passat.trials import ComparedModel, ComparedSession, Trials
 
 if TYPE_CHECKING:
     from onnx import ModelProto

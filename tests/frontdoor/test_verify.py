@@ -12,11 +12,11 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from passat import MismatchError, Result, optimize
-from passat.compared_model import ComparedSession
 from passat.ir.onnx import files
 from passat.rules import RuleSet, constant, guard, op, tensor
 from passat.rules.guards import Term
 from passat.runner import Runner, VerifyError
+from passat.trials import ComparedSession
 from passat.verify import OutputReport, Reference, VerifyReport
 from tests.comparing import compare_models
 

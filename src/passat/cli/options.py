@@ -288,8 +288,8 @@ class Inspection:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        from passat.ir.counting import seconds
         from passat.passmgr import render_times
-        from passat.quantities import seconds
 
         if kind is None:
             for option, printing in self._names:

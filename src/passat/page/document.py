@@ -11,16 +11,15 @@ from typing import Any as AnyValue
 from typing import Final
 
 from passat.ir.collector import collector_paused
+from passat.ir.counting import seconds
 from passat.ir.onnx.flat_graph import INPUT, NODE, OUTPUT
 from passat.ir.tensor import Tensor
 from passat.ir.whole_file import write_whole
 from passat.page.egraphs import egraphs_of
-from passat.page.origins import Origins, Record, silent_rules
+from passat.page.origins import Origins, Record, Side, details, input_of, is_counted, result_of, silent_rules, spelling
 from passat.page.regions import Comparison, compare, explain, grouped, savings
-from passat.page.sides import Side, details, input_of, is_counted, result_of, spelling
 from passat.page.texts import Strings, constant_text, script_json, shown
 from passat.passmgr.planning.render import step_label
-from passat.quantities import seconds
 from passat.render import cost_text, verification_text
 from passat.report import Report, RuleReport
 from passat.rules.engine.trace import Run

@@ -10,8 +10,7 @@ from typing import Any as AnyValue
 from passat.ir.expr import Call
 from passat.ir.onnx.flat_graph import NODE
 from passat.model_diff import alignments, changes
-from passat.page.origins import Origins, Record
-from passat.page.sides import Side, is_counted
+from passat.page.origins import Origins, Record, Side, is_counted
 from passat.page.texts import shown
 from passat.rules.provenance.node_traces import REWRITTEN
 

@@ -12,8 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import passat
 from passat.page.egraphs import egraphs_of
-from passat.page.origins import made_by_rules
-from passat.page.sides import input_of
+from passat.page.origins import input_of, made_by_rules
 from passat.page.texts import Strings, script_json
 from passat.pipelines import build_pipeline
 from passat.rules import RuleSet, op, tensors
