@@ -151,22 +151,16 @@ def first_true(count: int, ask: Callable[[int], bool | None]) -> tuple[int, int]
 
 
 class _Keeper(ExecutionTracker):
-    """Keeps the module after each execution, and the exception of the last one. Modules share unchanged parts."""
+    """Keeps the module after each execution. Modules share unchanged parts."""
 
     def __init__(self) -> None:
         super().__init__()
         self.modules: list[IRModule] = []
-        self.error: BaseException | None = None
-
-    def enter_pass_ctx(self) -> None:
-        super().enter_pass_ctx()
-        self.error = None
 
     def execution_ends(self, mod: IRModule, execution: Execution) -> None:
         self.modules.append(mod)
 
     def execution_fails(self, mod: IRModule, execution: Execution, error: BaseException) -> None:
-        self.error = error
         self.modules[execution.number - 1 :] = [mod]  # if the exception is caught, the pass changed nothing
 
 
@@ -187,7 +181,7 @@ def _run(pipeline: Pass, mod: IRModule, ctx: PassContext, tracker: _Keeper) -> _
         with context:
             return _Run(pipeline(mod), None, tracker.executions)
     except Exception as error:
-        if tracker.error is None:
+        if tracker.failed is None:
             raise  # raised by the pipeline itself or by an instrument, not by a pass
         return _Run(None, error, tracker.executions)
 

@@ -51,6 +51,8 @@ class ExecutionTracker(PassInstrument):
         """The executions of the current or last context."""
         self.pipelines: list[tuple[PassInfo, list[PassInfo]]] = []
         """The running pipelines, outermost first, each with the passes that started in it."""
+        self.failed: Execution | None = None
+        """The execution that raised; None once another pass begins, since the exception was caught."""
         self._nested = 0
         self._given: IRModule | None = None
 
@@ -77,6 +79,7 @@ class ExecutionTracker(PassInstrument):
         if self._nested:
             self._nested += 1
             return
+        self.failed = None
         if self.pipelines:
             self.pipelines[-1][1].append(info)
         if isinstance(info, PipelineInfo):
@@ -96,16 +99,16 @@ class ExecutionTracker(PassInstrument):
     def pass_failed(self, mod: "IRModule", info: PassInfo, error: BaseException) -> None:
         """Closes the pass or pipeline."""
         if not self._nested and self._given is not None and _accuses(error, self.executions[-1]):
-            self.execution_fails(self._given, self.executions[-1], error)  # an instrument after this one raised
-            self._given = None
+            self._fail(self._given, self.executions[-1], error)  # an instrument after this one raised
         if self._closes_execution():
-            self._given = None
-            self.execution_fails(mod, self._failing(error), error)
+            # The last one, or that of its stage which the exception names. A stage works in its last pass.
+            last, named = self.executions[-1], getattr(error, "pass_name", "")
+            failing = (one for one in reversed(self.executions) if one.name == named and one.path == last.path)
+            self._fail(mod, next(failing, last), error)
 
-    def _failing(self, error: BaseException) -> Execution:
-        """The execution that raised: the last one, or that of its stage which the exception names. A stage works in its last pass."""
-        last, named = self.executions[-1], getattr(error, "pass_name", "")
-        return next((one for one in reversed(self.executions) if one.name == named and one.path == last.path), last)
+    def _fail(self, mod: "IRModule", execution: Execution, error: BaseException) -> None:
+        self._given, self.failed = None, execution
+        self.execution_fails(mod, execution, error)
 
     def _closes_execution(self) -> bool:
         if self._nested:

@@ -20,7 +20,7 @@ from passat.ir.module import IRModule
 from passat.ir.text import ParseError, parse
 from passat.ir.text.metadata import CONSTANT
 from passat.passmgr.context import PassContext
-from passat.passmgr.debugging.executions import Execution, ExecutionTracker, message_of, show_error
+from passat.passmgr.debugging.executions import ExecutionTracker, message_of, show_error
 from passat.passmgr.debugging.reproducer import FORMAT, JSON_NAME, MODULE_NAME, TEXT_LIMIT, ReproducerError, stage_of, type_name
 from passat.passmgr.inspection.checks import BrokenModuleError, KeptFunctionsCheck, ModuleChangedError, VerifyEach
 from passat.passmgr.instruments import PassInstrument
@@ -186,13 +186,13 @@ def replay(folder: "str | os.PathLike[str] | Reproducer", pipeline: Pass | None 
 
 def attempt(recorded: Reproducer, where: str, pass_: Pass, make: Callable[[], IRModule]) -> Replay:
     """Runs a pass with the settings of a reproducer on the module that `make` returns, and reports the result."""
-    tracker = _Failed()
+    tracker = ExecutionTracker()
     mod = make()
     try:
         with recorded.context(tracker):
             pass_(mod)
     except Exception as error:
-        return Replay(recorded, where, tracker.failed, error)
+        return Replay(recorded, where, tracker.failed and tracker.failed.name, error)
     return Replay(recorded, where, None, None)
 
 
@@ -201,15 +201,6 @@ _CHECKS: Final[dict[str, type[PassInstrument]]] = {
     type_name(ModuleChangedError("")): KeptFunctionsCheck,
 }
 """The checks that raise an exception, by its class."""
-
-
-class _Failed(ExecutionTracker):
-    """Records the last pass that raised."""
-
-    failed: str | None = None
-
-    def execution_fails(self, mod: IRModule, execution: Execution, error: BaseException) -> None:
-        self.failed = execution.name
 
 
 def failing_pass(recorded: Reproducer, pipeline: Pass | None = None) -> Pass:

@@ -103,7 +103,10 @@ class CrashReproducer(ExecutionTracker):
         self._pipeline = pipeline
         self._extra = extra
         self._data_limit = data_limit
-        self._failed: tuple[Execution, IRModule, list[list[PassInfo]]] | None = None
+        self._before = IRModule()
+        """The module before the pass that raised."""
+        self._begun: list[list[PassInfo]] = []
+        """For each pipeline around it, the passes that had started."""
         check_folder(self.folder)
 
     @property
@@ -111,36 +114,30 @@ class CrashReproducer(ExecutionTracker):
         """The command that runs the pass again."""
         return _command(self.folder, self._arguments)
 
-    def execution_begins(self, mod: IRModule, execution: Execution) -> None:
-        """Drops an exception that was caught."""
-        self._failed = None
-
     def execution_fails(self, mod: IRModule, execution: Execution, error: BaseException) -> None:
         """Keeps the data to write if the exception is not caught."""
-        self._failed = execution, mod, [list(begun) for _, begun in self.pipelines]
+        self._before, self._begun = mod, [list(begun) for _, begun in self.pipelines]
 
     def pass_failed(self, mod: IRModule, info: PassInfo, error: BaseException) -> None:
         """Writes the reproducer when the exception leaves the outermost pipeline."""
         super().pass_failed(mod, info, error)
-        if self.running or self.pipelines or self._failed is None or not isinstance(error, Exception):
+        if self.running or self.pipelines or self.failed is None or not isinstance(error, Exception):
             return
-        execution, before, begun = self._failed
-        self._failed = None
         try:
-            self._write(execution, before, begun, error)
+            self._write(self.failed, error)
         except Exception as second:  # failures here must not hide the original exception
             error.add_note(f"a reproducer could not be written to {self.folder}: {show_error(second)}")
         else:
             self.written = True
             error.add_note(f"{self.folder} contains a reproducer: {self.command}")
 
-    def _write(self, execution: Execution, mod: IRModule, begun: Sequence[Sequence[PassInfo]], error: Exception) -> None:
+    def _write(self, execution: Execution, error: Exception) -> None:
         ctx = PassContext.current()
         pipeline = self._pipeline or _outermost_pass(error)
-        found = None if pipeline is None else locate(pipeline, ctx, begun)
+        found = None if pipeline is None else locate(pipeline, ctx, self._begun)
         with _replaced_atomically(self.folder) as folder:
             constants = _Constants(folder, self._data_limit)
-            put_file(folder, MODULE_NAME, astext(mod, form=constants.form))
+            put_file(folder, MODULE_NAME, astext(self._before, form=constants.form))
             data: dict[str, AnyValue] = {
                 "format": FORMAT,
                 "pass": {

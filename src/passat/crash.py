@@ -15,7 +15,6 @@ from passat.ir.passat_error import PassatError
 from passat.passmgr import (
     BrokenModuleError,
     CrashReproducer,
-    Execution,
     ExecutionTracker,
     Pass,
     PassContext,
@@ -55,21 +54,9 @@ class PassError(PassatError, RuntimeError):
 class FailureWatch(ExecutionTracker):
     """Identifies the pass that made a pipeline raise."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._failed: Execution | None = None
-
-    def execution_begins(self, mod: IRModule, execution: Execution) -> None:
-        """Forgets a caught exception."""
-        self._failed = None
-
-    def execution_fails(self, mod: IRModule, execution: Execution, error: BaseException) -> None:
-        """Records the failed execution."""
-        self._failed = execution
-
     def accuse(self, error: Exception, reproducer: CrashReproducer | None) -> PassError | None:
         """The error for an exception of a pipeline; None if it does not come from a pass."""
-        execution = self._failed
+        execution = self.failed
         if execution is None:
             return None
         if isinstance(error, BrokenModuleError):
