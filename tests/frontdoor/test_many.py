@@ -299,7 +299,7 @@ def test_without_a_folder_results_go_beside_the_models() -> None:
 def test_one_model_is_written_into_an_existing_folder() -> None:
     Path("out").mkdir()
     assert "written to out/a.onnx" in run("a.onnx", "-o", "out", *FLAGS).stdout
-    assert "-o would overwrite a.onnx, which is one of the models" in run("a.onnx", "-o", ".", *FLAGS, code=2).stderr
+    assert "the result a.onnx would replace the model a.onnx" in run("a.onnx", "-o", ".", *FLAGS, code=2).stderr
 
 
 def test_a_folder_is_created_only_for_results() -> None:
@@ -319,7 +319,7 @@ def test_json_is_a_list_in_the_order_of_the_models() -> None:
     [
         (("a.onnx", "sub/a.onnx", "-o", "out"), "a.onnx and sub/a.onnx would both be written to out/a.onnx"),
         (("a.onnx", "a.onnx"), "a.onnx and a.onnx would both be written to a.optimized.onnx"),
-        (("a.onnx", "b.onnx", "-o", "."), "-o would overwrite a.onnx, which is one of the models; choose another folder"),
+        (("a.onnx", "b.onnx", "-o", "."), "the result a.onnx would replace the model a.onnx; give another folder or other names"),
         (
             ("a.onnx", "b.onnx", "-o", "bad.onnx"),
             "-o bad.onnx is a file; with several models, here a.onnx and b.onnx, it names the folder of the results",

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 from typing import Any as AnyValue
 
 import typer
@@ -105,9 +105,10 @@ class SettingOptions:
     ] = False
 
 
-@command(app)
-def optimize(
-    models: Annotated[list[Path], typer.Argument(metavar="IN", help="Models to optimize", show_default=False)],
+@dataclass(frozen=True, kw_only=True)
+class OptimizeOptions:
+    """The options of the command."""
+
     output: Annotated[
         Path | None,
         typer.Option(
@@ -116,18 +117,17 @@ def optimize(
             metavar="OUT",
             help="File or folder to write the result to; with several models a folder (default: NAME.optimized.onnx beside IN)",
         ),
-    ] = None,
-    *,
-    variant: VariantOptions,
-    several: JobOptions,
-    said: VerbosityOptions,
-    asked: PassOptions,
-    wanted: SettingOptions,
-    compared: CompareOptions,
-    inspected: InspectionOptions,
+    ] = None
+    variant: VariantOptions
+    several: JobOptions
+    said: VerbosityOptions
+    asked: PassOptions
+    wanted: SettingOptions
+    compared: CompareOptions
+    inspected: InspectionOptions
     cost: Annotated[
         CostChoice | None, typer.Option(help="Cost model; measured: seconds of each operator on ONNX Runtime", rich_help_panel=SEARCH)
-    ] = None,
+    ] = None
     math: Annotated[
         MathChoice | None,
         typer.Option(
@@ -135,7 +135,7 @@ def optimize(
             "and turn infinities and NaN into each other in regrouped sums; finite: also assume that no value is infinite or NaN",
             rich_help_panel=PASSES,
         ),
-    ] = None,
+    ] = None
     stats: Annotated[
         bool,
         typer.Option(
@@ -143,62 +143,60 @@ def optimize(
             help="Print the time of each rule, its reasons for rejecting matches, and its share of the result",
             rich_help_panel=DEBUGGING,
         ),
-    ] = False,
+    ] = False
     page: Annotated[
         Path | None,
         typer.Option("--report", metavar="FILE.html", help="HTML page to write: programs before and after, rules, e-graphs, times"),
-    ] = None,
+    ] = None
     certificate: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE.json", help="File to write a proof to that the result is equivalent to the input", rich_help_panel=TRUST
         ),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Do everything except write the result")] = False,
-    as_json: JsonOption = False,
+    ] = None
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Do everything except write the result")] = False
+    as_json: JsonOption = False
+
+    @property
+    def config(self) -> dict[str, str]:
+        """The options of the passes that have options of their own here."""
+        choices = {"rules.cost": self.cost, "rules.math": self.math}
+        return {key: choice.value for key, choice in choices.items() if choice is not None}
+
+    @property
+    def settings(self) -> dict[str, AnyValue]:
+        """The keywords of `passat.optimize`. Ends the command for invalid options."""
+        return {**vars(self.compared), "custom_ops": self.compared.custom_ops or (), **vars(self.wanted), **self.variant.settings}
+
+
+@command(app)
+def optimize(
+    models: Annotated[list[Path], typer.Argument(metavar="IN", help="Models to optimize", show_default=False)], *, options: OptimizeOptions
 ) -> None:
     """Optimize ONNX models, compare the results with them, and write the results."""
-    with errors(as_json, "nothing was written"):
+    output, wanted, said = options.output, options.wanted, options.said
+    with errors(options.as_json, "nothing was written"):
         with collector_paused():
             from passat.settings import check_effects
 
-        if dry_run and output is not None:
+        if options.dry_run and output is not None:
             fail(f"--dry-run writes no model, which contradicts -o {output}", USAGE)
-        if dry_run and wanted.explain:
+        if options.dry_run and wanted.explain:
             fail("--explain writes into the result, and --dry-run writes none", USAGE)
-        if stats and said.quiet and not as_json:
+        if options.stats and said.quiet and not options.as_json:
             fail("--quiet and --stats contradict each other", USAGE)
-        check_effects({**vars(wanted), **vars(compared), "certificate": certificate is not None}, as_option)
-        choices = {"rules.cost": cost, "rules.math": math}
-        config = {key: choice.value for key, choice in choices.items() if choice is not None}
-        chosen = config if wanted.time_limit is None else {**config, "rules.time_limit": wanted.time_limit}
-        for key, value in parse_config(asked.config).items():
+        check_effects({**vars(wanted), **vars(options.compared), "certificate": options.certificate is not None}, as_option)
+        chosen = options.config if wanted.time_limit is None else {**options.config, "rules.time_limit": wanted.time_limit}
+        for key, value in parse_config(options.asked.config).items():
             if key in chosen and chosen[key] != value:
                 option = as_option(key.removeprefix("rules."), chosen[key])
                 fail(f"{option} and --config {key}={value} contradict each other", USAGE)
-        settings = {**vars(compared), "custom_ops": compared.custom_ops or (), **vars(wanted), **variant.settings}
-        request = _Request(output, dry_run, page, certificate, stats, as_json, asked, config, settings, inspected, said)
-    if len(models) > 1 or several.cluster is not None:
-        with errors(as_json):
-            _several(models, several, request)
+        settings = options.settings
+    if len(models) > 1 or options.several.cluster is not None:
+        with errors(options.as_json):
+            _several(models, options, settings)
     else:
-        _one(models[0], request)
-
-
-class _Request(NamedTuple):
-    """The options of the command: outputs, passes, keywords of `passat.optimize`, and what to show."""
-
-    output: Path | None
-    dry_run: bool
-    page: Path | None
-    certificate: Path | None
-    stats: bool
-    as_json: bool
-    asked: PassOptions
-    config: Mapping[str, AnyValue]
-    settings: Mapping[str, AnyValue]
-    inspected: InspectionOptions
-    said: VerbosityOptions
+        _one(models[0], options, settings)
 
 
 def _beside(model: Path) -> Path:
@@ -206,13 +204,14 @@ def _beside(model: Path) -> Path:
     return model.parent / f"{model.stem}.optimized{model.suffix or '.onnx'}"
 
 
-def _one(model: Path, request: _Request) -> None:
-    output, dry_run, page, certificate, stats, as_json, asked, config, settings, inspected, said = request
+def _one(model: Path, options: OptimizeOptions, settings: Mapping[str, AnyValue]) -> None:
+    output, page, certificate, dry_run, as_json = options.output, options.page, options.certificate, options.dry_run, options.as_json
+    asked, inspected, said = options.asked, options.inspected, options.said
     out = output or _beside(model)
     with errors(as_json, "nothing was written"):
         if os.path.isdir(out):
             output = None
-            [out] = result_paths([model], out, _beside)
+            [out] = _result_paths([model], out)
         with collector_paused():  # imported modules live until the end
             from passat.optimizer import optimize_with
             from passat.settings import Settings
@@ -224,7 +223,7 @@ def _one(model: Path, request: _Request) -> None:
         check_ending("-o", output, *dict.fromkeys((".onnx", model.suffix.lower() or ".onnx")))
         check_ending("--certificate", certificate, ".json", ".certificate")
         check_ending("--report", page, ".html", ".htm")
-        context = asked.context(config, apart=inspected.apart)
+        context = asked.context(options.config, apart=inspected.apart)
         text, sets, inspection = asked.text(), load(asked.rules), Inspection(inspected)
         shows = not as_json and not inspection.prints
         # output of the user's rules must not mix with the report
@@ -239,7 +238,7 @@ def _one(model: Path, request: _Request) -> None:
                     instruments=inspection.instruments,
                     reproducer=inspected.reproducer,
                     progress=progress,
-                    record=stats or page is not None,
+                    record=options.stats or page is not None,
                     certificate=certificate is not None,
                 ),
             )
@@ -263,7 +262,7 @@ def _one(model: Path, request: _Request) -> None:
         elif not said.quiet:
             from passat.render import render_report
 
-            show(render_report(result.report, statistics=stats))
+            show(render_report(result.report, statistics=options.stats))
             if dry_run:
                 print("no model was written (--dry-run)")
             if page is not None:
@@ -273,29 +272,11 @@ def _one(model: Path, request: _Request) -> None:
             end(f"interrupted; {best} {'is the result' if dry_run else f'was written to {out}'}", INTERRUPTED)
 
 
-def _several(models: Sequence[Path], several: JobOptions, request: _Request) -> None:
-    rejected = {"--report": request.page is not None, "--certificate": request.certificate is not None, "--stats": request.stats}
-    check_single({**rejected, **request.inspected.given})
-    paths = None if request.dry_run else result_paths(models, request.output, _beside)
-    asked = request.asked
-    with asked.context(request.config):
-        text, sets = asked.text(), load(asked.rules)
-        for note in check_settings(text, sets, asked.rules or ()):
-            print(f"note: {note}", file=sys.stderr)
-        settings = {**request.settings, "passes": text, "rules": asked.rules or ()}
-        optimize_several(models, paths, several, request.said, settings, as_json=request.as_json)
-
-
-def check_single(rejected: Mapping[str, bool]) -> None:
-    """Ends the command for options that apply to one model only."""
-    for option, given in rejected.items():
-        if given:
-            fail(f"{option} applies to one model, and several are given", USAGE)
-
-
-def result_paths(models: Sequence[Path], folder: Path | None, beside: Callable[[Path], Path]) -> list[Path]:
+def _result_paths(models: Sequence[Path], folder: Path | None) -> list[Path]:
     """The paths of the results: in a folder under the names of the models, or beside these. Ends the command, before any work is done, if
-    two results had the same path, or one would replace a model."""
+    one cannot be written. Raises ArgumentError if two results had the same path, or one would replace a model."""
+    from passat.many import output_paths
+
     if folder is not None:
         what = f"with several models, here {models[0]} and {models[1]}," if len(models) > 1 else "with --cluster"
         several = f"{what} it names the folder of the results"
@@ -304,40 +285,34 @@ def result_paths(models: Sequence[Path], folder: Path | None, beside: Callable[[
         if folder.suffix == ".onnx" and not folder.is_dir():
             fail(f"-o {folder} names a file; {several}, so give one without .onnx", USAGE)
         check_output_folder(folder, "-o")
-    paths = [beside(model) if folder is None else folder / model.name for model in models]
-    taken: dict[str, Path] = {}
-    read = {os.path.realpath(model) for model in models}
-    for model, path in zip(models, paths, strict=True):
-        place = os.path.realpath(path)
-        if place in read:
-            fail(f"-o would overwrite {path}, which is one of the models; choose another folder", USAGE)
-        if place in taken:
-            fail(f"{taken[place]} and {model} would both be written to {path}; rename one of them, or optimize them separately", USAGE)
-        taken[place] = model
-        if folder is None or folder.is_dir():
-            check_outputs({"-o": path}, {})
+    paths = [_beside(model) if folder is None else folder / model.name for model in models]
+    output_paths(models, paths)
+    for path in paths if folder is None or folder.is_dir() else ():
+        check_outputs({"-o": path}, {})
     return paths
 
 
-def optimize_several(
-    models: Sequence[Path],
-    paths: Sequence[Path] | None,
-    options: JobOptions,
-    said: VerbosityOptions,
-    settings: Mapping[str, AnyValue],
-    *,
-    as_json: bool,
-) -> None:
-    """Optimizes models, prints a line for each, and ends the command with exit code 1 if one of them failed. Without `paths` nothing is
-    written."""
+def _several(models: Sequence[Path], options: OptimizeOptions, settings: Mapping[str, AnyValue]) -> None:
+    """Optimizes models, prints a line for each, and ends the command with exit code 1 if one of them failed."""
     from passat.many import created, optimize_each
     from passat.render import report_line
 
+    asked, jobs, said, as_json = options.asked, options.several, options.said, options.as_json
+    single = {"--report": options.page is not None, "--certificate": options.certificate is not None, "--stats": options.stats}
+    for option, given in {**single, **options.inspected.given}.items():
+        if given:
+            fail(f"{option} applies to one model, and several are given", USAGE)
+    paths = None if options.dry_run else _result_paths(models, options.output)
     out = sys.stdout
     found: dict[int, Optimized] = {}
+    with asked.context(options.config) as context:
+        text, sets = asked.text(), load(asked.rules)
+        for note in check_settings(text, sets, asked.rules or ()):
+            print(f"note: {note}", file=sys.stderr)
     with (
+        context,
         contextlib.redirect_stdout(sys.stderr),
-        options.executor() as executor,
+        jobs.executor() as executor,
         created([] if paths is None else dict.fromkeys(path.parent for path in paths)),
         said.progress(enabled=not as_json) as progress,
     ):
@@ -346,8 +321,8 @@ def optimize_several(
             progress(f"{len(found)} of {len(models)} models are done{text and f', {text}'}")
 
         tell()
-        here = {} if options.apart else {"progress": tell}
-        each = optimize_each(models, output=paths, jobs=options.jobs, executor=executor, **settings, **here)
+        keywords = {**settings, "passes": text, "rules": asked.rules or (), **({} if jobs.apart else {"progress": tell})}
+        each = optimize_each(models, output=paths, jobs=jobs.jobs, executor=executor, **keywords)
         stopped: KeyboardInterrupt | None = None
         try:
             for number, one in each:
@@ -356,7 +331,7 @@ def optimize_several(
                 if not as_json:
                     with progress.paused():
                         _show(one, report_line, out, quiet=said.quiet)
-                if one.report is not None and one.report.interrupted and not options.apart:
+                if one.report is not None and one.report.interrupted and not jobs.apart:
                     stopped = KeyboardInterrupt()
                     break
         except KeyboardInterrupt as error:
