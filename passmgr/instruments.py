@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from functools import cached_property
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar, overload
 from typing import Any as AnyValue
 
 from passat.passmgr.pass_info import PassInfo, PipelineInfo, StageInfo
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 _T = TypeVar("_T", bound=type)
+_R = TypeVar("_R")
 
 
 class PassInstrument:
@@ -157,14 +158,48 @@ class ThreadState(threading.local):
         return type(self), ()
 
 
-class _Running(ThreadState):
+class _Running(ThreadState, Generic[_R]):
     def __init__(self) -> None:
-        self.open: list[tuple[PassEvent, float, bool]] = []
-        """The running passes: when they started, and whether they are stages."""
+        self.open: list[_R] = []
         self.done = 0
+        """The position in a plan of the last pass that started."""
 
 
-class PassProgress(PassInstrument):
+class RunInstrument(PassInstrument, Generic[_R]):
+    """Base class of instruments that keep something of each running pass: `begin` makes it when the pass starts, and `end` gets it with the
+    result of the pass, or with its input module and the exception. Threads are separate. An instrument that was added while a pass was
+    running does not see its end."""
+
+    def __init__(self) -> None:
+        self._running: _Running[_R] = _Running()
+
+    def begin(self, mod: "IRModule", info: PassInfo) -> _R:
+        """Called before a pass."""
+        raise NotImplementedError
+
+    def end(self, run: _R, mod: "IRModule", info: PassInfo, error: BaseException | None) -> None:
+        """Called after a pass."""
+
+    def exit_pass_ctx(self) -> None:
+        """Forgets the running passes of this thread."""
+        self._running.open.clear()
+
+    def run_before_pass(self, mod: "IRModule", info: PassInfo) -> None:
+        """Begins a run."""
+        self._running.open.append(self.begin(mod, info))
+
+    def run_after_pass(self, mod: "IRModule", info: PassInfo) -> None:
+        """Ends the run."""
+        if self._running.open:
+            self.end(self._running.open.pop(), mod, info, None)
+
+    def pass_failed(self, mod: "IRModule", info: PassInfo, error: BaseException) -> None:
+        """Ends the run."""
+        if self._running.open:
+            self.end(self._running.open.pop(), mod, info, error)
+
+
+class PassProgress(RunInstrument[tuple[PassEvent, float, bool]]):
     """Calls `tell` with a `PassEvent` when a pass starts, finishes or fails.
 
     With the plan of the pipeline (`Sequential.plan`), passes are numbered; vetoed ones are skipped. Threads are reported separately, each
@@ -186,20 +221,16 @@ class PassProgress(PassInstrument):
     """
 
     def __init__(self, tell: Callable[[PassEvent], object], plan: "Plan | None" = None) -> None:
+        super().__init__()
         self._tell = tell
         self._planned = [] if plan is None else plan.order
         self._stages = {} if plan is None else plan.stages
-        self._running = _Running()
 
     def enter_pass_ctx(self) -> None:
         """Resets the position in the plan."""
         self._running.done = 0
 
-    def exit_pass_ctx(self) -> None:
-        """Clears the running passes."""
-        self._running.open.clear()
-
-    def run_before_pass(self, mod: "IRModule", info: PassInfo) -> None:
+    def begin(self, mod: "IRModule", info: PassInfo) -> tuple[PassEvent, float, bool]:
         """Reports that a pass starts."""
         running = self._running
         pipeline = isinstance(info, PipelineInfo)
@@ -213,15 +244,12 @@ class PassProgress(PassInstrument):
             stage = next((event.name for event, _, around in running.open[-1:] if around), "")
         event = PassEvent("begun", info.name, len(running.open), number, len(self._planned), 0.0, pipeline, last, stage)
         self._tell(event)
-        running.open.append((event, perf_counter(), is_stage))
+        return event, perf_counter(), is_stage
 
-    def run_after_pass(self, mod: "IRModule", info: PassInfo) -> None:
-        """Reports that a pass finished."""
-        self._end("finished")
-
-    def pass_failed(self, mod: "IRModule", info: PassInfo, error: BaseException) -> None:
-        """Reports that a pass failed."""
-        self._end("failed")
+    def end(self, run: tuple[PassEvent, float, bool], mod: "IRModule", info: PassInfo, error: BaseException | None) -> None:
+        """Reports that a pass finished or failed."""
+        event, start, _ = run
+        self._tell(event._replace(kind="finished" if error is None else "failed", seconds=perf_counter() - start))
 
     def _number(self, name: str) -> int:
         """The position in the plan of the next pass of that name; 0 where there is none."""
@@ -231,8 +259,3 @@ class PassProgress(PassInstrument):
             return 0
         running.done = place + 1
         return running.done
-
-    def _end(self, kind: Literal["finished", "failed"]) -> None:
-        if self._running.open:  # empty if the instrument was added while the pass was running
-            event, start, _ = self._running.open.pop()
-            self._tell(event._replace(kind=kind, seconds=perf_counter() - start))

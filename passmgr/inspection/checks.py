@@ -14,7 +14,7 @@ from passat.ir.expr import BaseFunc, GlobalVar
 from passat.ir.module import IRModule
 from passat.ir.passat_error import PassatError
 from passat.ir.type_check import type_flaws
-from passat.passmgr.instruments import PassInstrument, ThreadState
+from passat.passmgr.instruments import PassInstrument, RunInstrument, ThreadState
 from passat.passmgr.options import register_option
 from passat.passmgr.pass_info import PassInfo
 
@@ -30,16 +30,8 @@ class ModuleChangedError(PassatError, RuntimeError):
         self.pass_name = pass_name
 
 
-class _Running(ThreadState):
-    def __init__(self) -> None:
-        self.modules: list[tuple[IRModule, AnyValue]] = []
-
-
-class _StateCheck(PassInstrument):
+class _StateCheck(RunInstrument[tuple[IRModule, AnyValue]]):
     """Records the state of the input module of each pass that runs, and compares it after the pass."""
-
-    def __init__(self) -> None:
-        self._running = _Running()
 
     def _state(self, mod: "IRModule") -> AnyValue:
         raise NotImplementedError
@@ -47,19 +39,14 @@ class _StateCheck(PassInstrument):
     def _compare(self, given: "IRModule", before: AnyValue, made: "IRModule", info: PassInfo) -> None:
         raise NotImplementedError
 
-    def run_before_pass(self, mod: "IRModule", info: PassInfo) -> None:
+    def begin(self, mod: IRModule, info: PassInfo) -> tuple[IRModule, AnyValue]:
         """Records the state of the module."""
-        self._running.modules.append((mod, self._state(mod)))
+        return mod, self._state(mod)
 
-    def run_after_pass(self, mod: "IRModule", info: PassInfo) -> None:
+    def end(self, run: tuple[IRModule, AnyValue], mod: IRModule, info: PassInfo, error: BaseException | None) -> None:
         """Compares the input module with the recorded state."""
-        if self._running.modules:  # empty if the pass runs in a context that got the check while it was running
-            self._compare(*self._running.modules.pop(), mod, info)
-
-    def pass_failed(self, mod: "IRModule", info: PassInfo, error: BaseException) -> None:
-        """Drops the recorded state."""
-        if self._running.modules:
-            self._running.modules.pop()
+        if error is None:
+            self._compare(*run, mod, info)
 
 
 class ImmutableModuleCheck(_StateCheck):

@@ -24,7 +24,7 @@ from passat.ir.text.metadata import encode
 from passat.ir.whole_file import write_whole
 from passat.passmgr.context import PassContext
 from passat.passmgr.inspection.ir_diff import CONTEXT, Section, color_diff, sections, unified
-from passat.passmgr.instruments import PassInstrument, ThreadState
+from passat.passmgr.instruments import PassInstrument, RunInstrument
 from passat.passmgr.pass_info import EVERYTHING, PassInfo, PipelineInfo, names_in
 from passat.passmgr.passes import ModulePass
 from passat.passmgr.registry import register_pass
@@ -292,12 +292,7 @@ class _Run:
     seen: IRModule
 
 
-class _Runs(ThreadState):
-    def __init__(self) -> None:
-        self.open: list[_Run] = []
-
-
-class PrintIRChanged(PassInstrument):
+class PrintIRChanged(RunInstrument[_Run]):
     """Prints the functions that a pass changed, like LLVM's `-print-changed`: as a diff or as a colored diff (`mode`).
 
     * `names` selects passes, all by default. Patterns such as `Fold*` are supported.
@@ -319,39 +314,25 @@ class PrintIRChanged(PassInstrument):
     ) -> None:
         if mode not in get_args(Mode):
             raise ValueError(f"mode must be one of {', '.join(get_args(Mode))}, not {mode!r}")
+        super().__init__()
         self.names = NameFilter(names)
         self._mode = mode
         self._quiet = quiet
         self._context = context
         self._file = file
-        self._runs = _Runs()
 
-    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+    def begin(self, mod: IRModule, info: PassInfo) -> _Run:
         """Records the module; reports what the enclosing pass has changed so far."""
-        runs = self._runs
-        if runs.open:
-            around = runs.open[-1]
+        for around in self._running.open[-1:]:
             self._tell(around, mod, f"{around.info.name} up to {info.name}", quiet=True)
-        runs.open.append(_Run(info, mod.shallow_copy()))
+        return _Run(info, mod.shallow_copy())
 
-    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Reports what the pass changed."""
-        runs = self._runs
-        if not runs.open:  # added while the pass was running
-            return
-        run = runs.open.pop()
-        self._tell(run, mod, info.name, quiet=self._quiet or isinstance(info, PipelineInfo))
-        if runs.open:
-            runs.open[-1].seen = run.seen
-
-    def pass_failed(self, mod: IRModule, info: PassInfo, error: BaseException) -> None:
-        """Drops the record of the pass."""
-        if self._runs.open:
-            self._runs.open.pop()
-
-    def exit_pass_ctx(self) -> None:
-        """Releases the modules of this thread."""
-        self._runs.open.clear()
+    def end(self, run: _Run, mod: IRModule, info: PassInfo, error: BaseException | None) -> None:
+        """Reports what the pass changed, unless it raised."""
+        if error is None:
+            self._tell(run, mod, info.name, quiet=self._quiet or isinstance(info, PipelineInfo))
+            for around in self._running.open[-1:]:
+                around.seen = run.seen
 
     def _tell(self, run: _Run, mod: IRModule, title: str, *, quiet: bool) -> None:
         before, run.seen = run.seen, mod.shallow_copy()

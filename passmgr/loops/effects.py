@@ -3,12 +3,12 @@
 The pass is a walk: it removes statements and the scopes around them, which depends on everything inside.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Container
 from dataclasses import dataclass
 
 from passat.ir.module import IRModule
 from passat.ir.prim_func import PrimFunc
-from passat.ir.tir.expr import BinaryOp, Broadcast, Call, IntImm, PrimExpr
+from passat.ir.tir.expr import BinaryOp, Broadcast, Call, IntImm, PrimExpr, Var
 from passat.ir.tir.functor import post_order, rewrite
 from passat.ir.tir.intrinsics import CallEffectKind
 from passat.ir.tir.node import Node
@@ -37,6 +37,11 @@ from passat.passmgr.passes import PrimFuncPass
 def has_effects(expr: PrimExpr) -> bool:
     """Whether an expression does more than to compute a value: it writes memory, or calls a function that may."""
     return any(isinstance(part, Call) and part.op.effect > CallEffectKind.ReadState for part in post_order(expr))
+
+
+def mentions(node: Node, variables: Container[Var]) -> bool:
+    """Whether one of some variables occurs in an expression or a statement."""
+    return any(part in variables for part in post_order(node) if isinstance(part, Var))
 
 
 def evaluated(*exprs: PrimExpr) -> Stmt:

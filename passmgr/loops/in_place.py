@@ -9,7 +9,7 @@ from passat.ir.tir.linear import Polynomial, Polynomials
 from passat.ir.tir.node import Node
 from passat.ir.tir.stmt import AttrStmt, For, LetStmt, Stmt, Store, While
 from passat.ir.tir.values import Let, Load, Ramp
-from passat.passmgr.loops.effects import is_total
+from passat.passmgr.loops.effects import is_total, mentions
 from passat.passmgr.loops.storage_regions import THREADS
 
 
@@ -90,7 +90,7 @@ def _differs_each_time(index: PrimExpr, loops: Sequence[For], defined: set[Var])
     than the largest sum of the terms with smaller factors.
     """
     variables = {loop.loop_var for loop in loops}
-    if not is_total(index) or any(isinstance(part, Let) for part in post_order(index)) or _mentions(index, defined - variables):
+    if not is_total(index) or any(isinstance(part, Let) for part in post_order(index)) or mentions(index, defined - variables):
         return False
     polynomials = Polynomials()
     for loop in loops:
@@ -108,13 +108,9 @@ def _differs_each_time(index: PrimExpr, loops: Sequence[For], defined: set[Var])
         if factor is None:
             return False
         terms.append((factor, polynomials.of(loop.extent)))
-    if any(_mentions(polynomials.expr(part, index.dtype), variables) for part in (rest, *(factor for factor, _ in terms))):
+    if any(mentions(polynomials.expr(part, index.dtype), variables) for part in (rest, *(factor for factor, _ in terms))):
         return False
     return _is_positional(polynomials, [term for term in terms if term[1] != 1])
-
-
-def _mentions(expr: PrimExpr, variables: set[Var]) -> bool:
-    return any(isinstance(part, Var) and part in variables for part in post_order(expr))
 
 
 def _is_positional(polynomials: Polynomials, terms: list[tuple[Polynomial, Polynomial]]) -> bool:

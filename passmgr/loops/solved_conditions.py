@@ -4,7 +4,7 @@ A condition of integers is a set of polynomials that are nonnegative (`passat.ir
 their bounds, then the polynomials are solved for the loop variable.
 """
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any as AnyValue
@@ -17,7 +17,7 @@ from passat.ir.tir.linear import Polynomial, Polynomials
 from passat.ir.tir.ranges import IterVar, Reduce
 from passat.ir.tir.stmt import Allocate, AttrStmt, For, LetStmt, Stmt
 from passat.ir.tir.values import Let
-from passat.passmgr.loops.effects import is_total
+from passat.passmgr.loops.effects import is_total, mentions
 
 _SETS: Final = 8
 """Maximum number of sets of inequalities for a condition, only one of which must hold."""
@@ -131,12 +131,8 @@ def _in_expression(expr: PrimExpr, compared: bool) -> Iterator[PrimExpr]:
             defined.update(axis.var for axis in part.axis)
     for part in found:
         assert isinstance(part, PrimExpr)
-        if part.lanes == 1 and not (defined and _uses(part, defined)):
+        if part.lanes == 1 and not (defined and mentions(part, defined)):
             yield part
-
-
-def _uses(expr: PrimExpr, variables: Container[Var]) -> bool:
-    return any(part in variables for part in post_order(expr) if isinstance(part, Var))
 
 
 def _inequalities(condition: PrimExpr, scope: Scope, polynomials: Polynomials) -> dict[bool, list[list[_Inequality]]]:

@@ -11,7 +11,7 @@ from passat.ir.module import IRModule
 from passat.ir.prim_func import PrimFunc
 from passat.ir.tir.arithmetic import Add, LogicalOp, Mul, Not, Sub
 from passat.ir.tir.expr import BinaryOp, Broadcast, Call, Cast, IntImm, PrimExpr, Var, const
-from passat.ir.tir.functor import Mutator, post_order, rewrite, substitute
+from passat.ir.tir.functor import Mutator, rewrite, substitute
 from passat.ir.tir.ranges import Reduce
 from passat.ir.tir.stmt import (
     Allocate,
@@ -25,7 +25,7 @@ from passat.ir.tir.stmt import (
 from passat.ir.tir.types import TirError
 from passat.ir.tir.values import Load, Ramp, Select, Shuffle
 from passat.passmgr.context import PassContext
-from passat.passmgr.loops.effects import is_total
+from passat.passmgr.loops.effects import is_total, mentions
 from passat.passmgr.loops.ssa import copied, renamed_definitions
 from passat.passmgr.pass_info import PassInfo
 from passat.passmgr.passes import PrimFuncPass
@@ -85,7 +85,7 @@ class _Vectorizer(Mutator):
         try:
             return super().visit(node)
         except _NoVectorFormError:
-            if self._lets and any(part in self._lets for part in post_order(node) if isinstance(part, Var)):
+            if self._lets and mentions(node, self._lets):
                 raise  # the statement needs a scalar that is a vector here
             loop = self._loop
             var = copied(loop.loop_var)
@@ -159,7 +159,7 @@ class _Vectorizer(Mutator):
 
     def visit_Shuffle(self, node: Shuffle) -> PrimExpr:
         """A shuffle that does not depend on the iteration."""
-        if self._depends(node):
+        if mentions(node, self._values):
             raise _NoVectorFormError
         return node
 
@@ -215,7 +215,7 @@ class _Vectorizer(Mutator):
 
     def _of_buffers(self, node: AnyValue) -> AnyValue:
         """Buffers are flattened before."""
-        if isinstance(node, Stmt) or self._depends(node):
+        if isinstance(node, Stmt) or mentions(node, self._values):
             raise TirError("VectorizeLoop applies to flat memory; run StorageFlatten before")
         return node
 
@@ -224,9 +224,6 @@ class _Vectorizer(Mutator):
     def visit_Reduce(self, node: Reduce) -> PrimExpr:
         """Reductions have no vector form."""
         raise _NoVectorFormError
-
-    def _depends(self, node: AnyValue) -> bool:
-        return any(part in self._values for part in post_order(node) if isinstance(part, Var))
 
     def visit_Store(self, node: Store) -> Stmt:
         """A write of as many elements as there are iterations."""
@@ -238,7 +235,7 @@ class _Vectorizer(Mutator):
 
     def _uniform(self, node: AnyValue) -> AnyValue:
         """A loop, assertion or attribute that is the same in all iterations."""
-        if any(self._depends(getattr(node, name)) for name in node.WALKED if name != "body"):
+        if any(mentions(getattr(node, name), self._values) for name in node.WALKED if name != "body"):
             raise _NoVectorFormError
         return node.with_fields(body=self.visit(node.body))
 
@@ -258,7 +255,7 @@ class _Vectorizer(Mutator):
 
     def visit_Allocate(self, node: Allocate) -> Stmt:
         """Memory for all iterations; the elements of an iteration are `lanes` apart."""
-        if any(self._depends(part) for part in (*node.extents, node.condition)):
+        if any(mentions(part, self._values) for part in (*node.extents, node.condition)):
             raise _NoVectorFormError
         lane = self._loop.loop_var - self._loop.min
         lanes = self._lanes

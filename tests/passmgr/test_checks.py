@@ -112,10 +112,10 @@ def test_nothing_is_left_after_an_exception(mod: IRModule) -> None:
     with PassContext(config=ON):
         with pytest.raises(KeyError):
             Sequential([negate, bad])(mod)
-        assert IMMUTABLE_MODULE_CHECK._running.modules == []
+        assert IMMUTABLE_MODULE_CHECK._running.open == []
         with pytest.raises(RuntimeError, match=r"modified in pass: sneaky"):
             Sequential([Sequential([sneaky])])(mod)
-    assert IMMUTABLE_MODULE_CHECK._running.modules == []
+    assert IMMUTABLE_MODULE_CHECK._running.open == []
 
 
 def test_inherited(mod: IRModule) -> None:

@@ -91,8 +91,8 @@ def test_nothing_stays_behind(passes: list[Pass]) -> None:
                 except Exception as error:
                     assert not [note for note in error.__notes__ if "pass_failed raised" in note]  # noqa: PT017  # any exception
                 assert len(timing.timings) == len(memory.runs)
-    assert IMMUTABLE_MODULE_CHECK._running.modules == []
-    assert changed._runs.open == []
+    assert IMMUTABLE_MODULE_CHECK._running.open == []
+    assert changed._running.open == []
     assert resources._OPEN == {}
     assert verify._sound.functions is None
     assert not tracemalloc.is_tracing()

@@ -141,7 +141,7 @@ def test_nothing_is_left_after_an_exception(mod: IRModule) -> None:
             Sequential([negate, bad])(mod)
         helper(mod)
     assert heads(out.getvalue()) == ["After negate on @main", "After helper on @helper (added)"]
-    assert printing._runs.open == []
+    assert printing._running.open == []
 
 
 def test_put_in_while_a_pass_runs(mod: IRModule) -> None:
