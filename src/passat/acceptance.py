@@ -4,7 +4,7 @@ rules may do to numbers."""
 import functools
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from passat.bisection import READ_AND_WRITTEN, find_guilty
 from passat.ir.long_words import listed
@@ -14,7 +14,6 @@ from passat.pipelines import is_own
 from passat.report import MismatchError, UnverifiedError
 from passat.rules.rule import EXACT, KEPT, REASSOCIATE, Rule
 from passat.rules.rule_pass import RulePass
-from passat.rules.rule_set import RuleSetMeta
 from passat.runner import VerifyError, loads
 from passat.verify import Reference, VerifyReport
 
@@ -115,43 +114,30 @@ def _found(found: str, rules: Sequence[str], may: str) -> str:
 
 def _loose_rules(job: Job, made: Made) -> list[str]:
     """The rules that fired and may change infinite or NaN results."""
-    return sorted({fired.rule.name for fired in _fired(job, made) if fired.rule.nonfinite != KEPT})
+    return sorted({rule.name for _, _, rule in _fired(job, made) if rule.nonfinite != KEPT})
 
 
 def _own_rule_passes(job: Job, made: Made) -> set[str]:
     """The names of the rule passes in which rules of the user fired, none of which may change infinite or NaN results."""
     own: dict[str, list[Rule]] = {}
-    for fired in _fired(job, made):
-        if not _is_library(fired.rules):
-            own.setdefault(fired.step, []).append(fired.rule)
+    for step, of_library, rule in _fired(job, made):
+        if not of_library:
+            own.setdefault(step, []).append(rule)
     return {step for step, rules in own.items() if all(rule.nonfinite == KEPT for rule in rules)}
-
-
-def _is_library(rules: RuleSetMeta) -> bool:
-    return rules.base.__module__.startswith("passat.")
 
 
 def _inexact_rules(job: Job, made: Made) -> list[str]:
     """The inexact rules of the library that fired. What they change is harmless by itself, but the model may make it large: 1 / -0.0 is
     -inf. Rules of users are accused instead, since nothing else has tested them."""
-    inexact = [fired for fired in _fired(job, made) if fired.rule.math == REASSOCIATE and _is_library(fired.rules)]
-    return sorted({fired.rule.name for fired in inexact})
+    return sorted({rule.name for _, of_library, rule in _fired(job, made) if of_library and rule.math == REASSOCIATE})
 
 
-class _Fired(NamedTuple):
-    """A rule that fired, its set, and the name of a pass that has it."""
-
-    step: str
-    rules: RuleSetMeta
-    rule: Rule
-
-
-def _fired(job: Job, made: Made) -> list[_Fired]:
-    """The rules that fired, of all passes."""
+def _fired(job: Job, made: Made) -> list[tuple[str, bool, Rule]]:
+    """The rules that fired, of all passes, each with the name of a pass that has it, and whether it is of the library."""
     names = {rule.name for rule in job.report.rules if rule.fired}
     steps = made.pipeline.plan(made.context).walk()
     sets = [(step.name, rules) for step in steps if isinstance(step.pass_, RulePass) for rules in step.pass_.sets]
-    return [_Fired(step, rules, rule) for step, rules in sets for rule in rules if rule.name in names]
+    return [(step, rules.base.__module__.startswith("passat."), rule) for step, rules in sets for rule in rules if rule.name in names]
 
 
 def _accusation(report: VerifyReport, opset: int | None) -> str:

@@ -169,15 +169,11 @@ class _Keeper:
         self._replies.close()
         return code
 
-    def stop(self) -> None:
-        """Kills the process."""
-        self._end(kill=True)
-
-    def forget(self) -> None:
-        """Drops the handle in a forked process, which does not own the child."""
-        self._process.returncode = 0
-        self._requests.close()
-        self._replies.close()
+    def stop(self, *, own: bool = True) -> None:
+        """Kills the process; in a forked process, which does not `own` it, drops the handle only."""
+        if not own:
+            self._process.returncode = 0
+        self._end(kill=own)
 
 
 class _State:
@@ -209,7 +205,7 @@ class _State:
         keeper = self.keeper
         self.__init__()  # type: ignore[misc]  # a thread that the fork does not have may hold the lock
         if keeper is not None:
-            keeper.forget()
+            keeper.stop(own=False)
 
 
 _state: Final = _State()

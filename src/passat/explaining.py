@@ -5,6 +5,7 @@ format version 10, nodes have no metadata; then `passat.provenance` in the model
 first output. `passat.vanished` in the model's metadata lists the nodes of the input that are gone, as objects with the fields of `Gone`.
 """
 
+import contextlib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -250,12 +251,7 @@ def explanation_of(model: "ModelProto") -> Explanation:
 
 def vanished_of(model: "ModelProto") -> tuple[Gone, ...]:
     """The vanished nodes that a model lists; invalid ones are left out."""
-    stated = next((entry.value for entry in model.metadata_props if entry.key == VANISHED), "[]")
-    try:
-        rows = json.loads(stated)
-    except (ValueError, RecursionError):
-        return ()
-    found: list[Gone] = []
+    rows, found = _stated(model, VANISHED), list[Gone]()
     for row in rows if isinstance(rows, list) else ():
         if isinstance(row, dict) and all(isinstance(row.get(key), str) for key in ("name", "op", "became")):
             texts = [as_texts(json.dumps(row.get(key))) for key in ("outputs", "steps")]
@@ -302,11 +298,7 @@ def _said(became: Vanished, equal: str) -> str:
 
 def nodes_of(model: "ModelProto") -> Iterator[Explained]:
     """The nodes of a model and its subgraphs, with their provenance metadata."""
-    stated = next((entry.value for entry in model.metadata_props if entry.key == PROVENANCE), "{}")
-    try:
-        table = json.loads(stated)
-    except (ValueError, RecursionError):
-        table = {}
+    table = _stated(model, PROVENANCE)
     for proto in _protos(model):
         entries = {entry.key: entry.value for entry in proto.metadata_props} if model.ir_version >= NODE_METADATA else {}
         outputs = tuple(name for name in proto.output if name)
@@ -314,6 +306,13 @@ def nodes_of(model: "ModelProto") -> Iterator[Explained]:
         if RULES not in entries and isinstance(said, dict):
             entries = {FROM: json.dumps(said.get("from")), RULES: json.dumps(said.get("rules"))}
         yield Explained(proto.name, operator_name(proto), outputs, as_texts(entries.get(FROM)), as_texts(entries.get(RULES)))
+
+
+def _stated(model: "ModelProto", key: str) -> AnyValue:
+    """The JSON of an entry of a model's metadata; None if there is none, or an invalid one."""
+    with contextlib.suppress(ValueError, RecursionError):
+        return next((json.loads(entry.value) for entry in model.metadata_props if entry.key == key), None)
+    return None
 
 
 def _protos(model: "ModelProto") -> "Iterator[NodeProto]":

@@ -5,7 +5,7 @@ import hashlib
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -119,29 +119,22 @@ def _made(
         with custom_operators([path]):
             lost = fusions(before) - fusions(left_by_runtime(changed, folder))
             if lost:
-                bad = _preventing(kernels, before, folder)
+                bad = _bad(kernels, lambda some: not fusions(before) - fusions(left_by_runtime(kernels.model_with(some), folder)))
                 raise _FewerError(f"since ONNX Runtime would not create {', '.join(sorted(lost))}", kernels, bad)
             reference = Reference(model, how, folder=folder)
             found = reference.check(changed)
             if found.mismatch:
-                bad = _without_equality(kernels, reference)
+                bad = _bad(kernels, lambda some: reference.check(kernels.model_with(some)).equal is True)
                 raise _FewerError(f"since the results would differ from those of the model: {found.mismatch}", kernels, bad)
             if not found.equal:
                 raise _UnusableError(f"kernels: none were kept: the comparison with the model failed: {found.skipped}")
             yield _Built(library, found)
 
 
-def _preventing(kernels: Kernels, before: Counter[Key], folder: str | None) -> list[str]:
-    """The kernels that prevent fusions of ONNX Runtime, of those that do together."""
+def _bad(kernels: Kernels, works: Callable[[list[str]], bool]) -> list[str]:
+    """The kernels with which a model does not work, of those with which it does not together."""
     names = [kernel.name for kernel in kernels.kernels]
-    good = working(names, lambda kept, more: not fusions(before) - fusions(left_by_runtime(kernels.model_with([*kept, *more]), folder)))
-    return [name for name in names if name not in good]
-
-
-def _without_equality(kernels: Kernels, reference: Reference) -> list[str]:
-    """The kernels with which results differ, of those with which they do together."""
-    names = [kernel.name for kernel in kernels.kernels]
-    good = working(names, lambda kept, more: reference.check(kernels.model_with([*kept, *more])).equal is True)
+    good = working(names, lambda kept, more: works([*kept, *more]))
     return [name for name in names if name not in good]
 
 

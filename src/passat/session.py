@@ -12,9 +12,10 @@ import os
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from io import RawIOBase
 from queue import SimpleQueue
 from typing import Any as AnyValue
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -145,20 +146,6 @@ _PLAIN: Final = re.compile(r"[<>|=][biufcUS]\d{1,9}")
 """NumPy's names of its own element types."""
 
 
-class Writable(Protocol):
-    """A message sink: an unbuffered file."""
-
-    def write(self, data: memoryview, /) -> int | None:
-        """Writes some of the data; returns how much."""
-
-
-class Readable(Protocol):
-    """A message source: an unbuffered file."""
-
-    def readinto(self, data: memoryview, /) -> int | None:
-        """Reads some data; returns how much, 0 at the end."""
-
-
 class WireError(ValueError):
     """A malformed message, or a value that cannot be sent."""
 
@@ -208,7 +195,7 @@ def unpack(form: AnyValue, arrays: Sequence[Array]) -> AnyValue:
     raise WireError("a value in no known form")
 
 
-def write(stream: Writable, head: Mapping[str, AnyValue], arrays: Sequence[Array] = ()) -> None:
+def write(stream: RawIOBase, head: Mapping[str, AnyValue], arrays: Sequence[Array] = ()) -> None:
     """Writes a message. Raises OSError if the reader is gone."""
     kinds = [[_name(array.dtype), array.shape] for array in arrays]
     data = json.dumps({"head": head, "arrays": kinds}).encode()
@@ -217,7 +204,7 @@ def write(stream: Writable, head: Mapping[str, AnyValue], arrays: Sequence[Array
         _write_all(stream, array.reshape(-1).view(np.uint8).data)
 
 
-def read(stream: Readable) -> tuple[Head, list[Array]]:
+def read(stream: RawIOBase) -> tuple[Head, list[Array]]:
     """Reads a message. Raises EOFError at the end, WireError for a malformed message."""
     size = int.from_bytes(_read_bytes(stream, _LENGTH), "little")
     if size > _LONGEST_HEAD:
@@ -248,18 +235,18 @@ def _empty(name: str, shape: Sequence[int]) -> Array:
     return np.empty(shape, np.dtype(name))
 
 
-def _write_all(stream: Writable, data: memoryview) -> None:
+def _write_all(stream: RawIOBase, data: memoryview) -> None:
     while data:
         data = data[stream.write(data) or 0 :]
 
 
-def _read_bytes(stream: Readable, size: int) -> bytearray:
+def _read_bytes(stream: RawIOBase, size: int) -> bytearray:
     data = bytearray(size)
     _read_into(stream, memoryview(data))
     return data
 
 
-def _read_into(stream: Readable, data: memoryview) -> None:
+def _read_into(stream: RawIOBase, data: memoryview) -> None:
     while data:
         count = stream.readinto(data)
         if not count:

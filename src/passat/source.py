@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 from typing import Any as AnyValue
 
 from passat.ir.argument_checks import ArgumentError
@@ -53,15 +53,9 @@ class TorchProgram(Protocol):
         """The program that was exported."""
 
 
-class Converted(NamedTuple):
-    """A ModelProto, and the folder of its external data, None without external data."""
-
-    proto: "ModelProto"
-    folder: str | None
-
-
-def convert(model: object) -> Converted | None:
-    """The ModelProto of an `onnx_ir.Model` or a `torch.onnx.ONNXProgram`; None for any other object.
+def convert(model: object) -> "tuple[ModelProto, str | None] | None":
+    """The ModelProto of an `onnx_ir.Model` or a `torch.onnx.ONNXProgram`, and the folder of its external data, if it has some; None for any
+    other object.
 
     Weights in external files stay there. Raises OnnxError for a model that cannot be converted, and for one with external files in several
     folders.
@@ -84,7 +78,7 @@ def convert(model: object) -> Converted | None:
         while cause.__cause__ is not None:
             cause = cause.__cause__
         raise OnnxError(f"onnx_ir cannot write the model as ONNX: {type(cause).__name__}: {cause}") from error
-    return Converted(proto, folders[0] if folders else None)
+    return proto, folders[0] if folders else None
 
 
 def _is(model: object, kind: tuple[str, str]) -> bool:
@@ -229,8 +223,7 @@ def open_source(model: "ModelLike", folder: str | os.PathLike[str] | None) -> So
                 f"folder={os.fspath(folder)!r} is for models in memory; the external data of {path} lies in the folder of its file"
             )
         return Source(path, read_model(path), os.path.dirname(path) or ".", in_file=True)
-    converted = convert(model)
-    proto, own = converted or (_in_memory(model), None)
+    proto, own = convert(model) or (_in_memory(model), None)
     return Source(IN_MEMORY, proto, own if folder is None else os.fspath(folder), in_file=False)
 
 

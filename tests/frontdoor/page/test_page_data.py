@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import passat
-from passat.page.egraphs import egraphs_of
+from passat.page.document import egraphs_of
 from passat.page.origins import input_of, made_by_rules
 from passat.page.texts import Strings, script_json
 from passat.pipelines import build_pipeline
@@ -311,7 +311,7 @@ def test_large_models_are_truncated_with_a_note(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_large_egraphs_keep_the_surroundings_of_rules(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("passat.page.egraphs.MOST", 30)
+    monkeypatch.setattr("passat.page.document.MOST_ENODES", 30)
     result = passat.optimize(layered(20), record=True, verify=False)
     assert result.record is not None
     strings = Strings()
