@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from passat.ir.module import IRModule
 from passat.ir.passat_error import PassatError
@@ -164,14 +164,8 @@ class _Keeper(ExecutionTracker):
         self.modules[execution.number - 1 :] = [mod]  # if the exception is caught, the pass changed nothing
 
 
-class _Run(NamedTuple):
-    result: IRModule | None
-    error: Exception | None
-    executions: list[Execution]
-
-
-def _run(pipeline: Pass, mod: IRModule, ctx: PassContext, tracker: _Keeper) -> _Run:
-    """Runs a pipeline in a context like the given one, with another instrument. Returns exceptions of passes."""
+def _run(pipeline: Pass, mod: IRModule, ctx: PassContext, tracker: _Keeper) -> IRModule | Exception:
+    """Runs a pipeline in a context like the given one, with another instrument. Returns its result, or the exception of a pass."""
     context = copy.copy(ctx)
     context.statistics = Statistics()
     context._install((*ctx.instruments, tracker, KeptFunctionsCheck()))
@@ -179,11 +173,11 @@ def _run(pipeline: Pass, mod: IRModule, ctx: PassContext, tracker: _Keeper) -> _
         context._own = (tracker,)  # the other instruments are entered already
     try:
         with context:
-            return _Run(pipeline(mod), None, tracker.executions)
+            return pipeline(mod)
     except Exception as error:
         if tracker.failed is None:
             raise  # raised by the pipeline itself or by an instrument, not by a pass
-        return _Run(None, error, tracker.executions)
+        return error
 
 
 class _Snapshots:
@@ -192,7 +186,8 @@ class _Snapshots:
 
     def __init__(self, pipeline: Pass, mod: IRModule, ctx: PassContext, crashes: bool) -> None:
         keeper = _Keeper()
-        result, self.error, self.executions = _run(pipeline, mod, ctx, keeper)
+        result = _run(pipeline, mod, ctx, keeper)
+        self.error, self.executions = result if isinstance(result, Exception) else None, keeper.executions
         if self.error is not None and not crashes:
             last = self.executions[-1]
             found = f"pass {last.number} ({last.place}) raises {show_error(self.error)}"

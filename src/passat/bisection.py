@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as AnyValue
 
@@ -60,15 +60,12 @@ class NoReferenceError(CheckError):
 
 
 class Check:
-    """The base class of checks. `folder` holds the external data of the model."""
+    """The base class of checks. Their `folder` holds the external data of the model."""
 
     why = ""
     """Why the last bad module was bad."""
     unclear = ""
     """Why the check could not decide on the last unclear module."""
-
-    def __init__(self, folder: str | None = None) -> None:
-        self._folder = folder
 
     def __call__(self, mod: IRModule) -> bool | None:
         """True if the module is bad; None if the check cannot decide."""
@@ -91,22 +88,24 @@ class Check:
         raise NotImplementedError
 
 
+@dataclass(eq=False)
 class WrongValue(Check):
     """True if a model computes other values than the original."""
 
-    def __init__(self, reference: Reference) -> None:
-        super().__init__()
-        if reference.skipped:
-            raise NoReferenceError(f"there is nothing to compare with: {reference.skipped}")
-        self._reference = reference
+    reference: Reference
+
+    def __post_init__(self) -> None:
+        if self.reference.skipped:
+            raise NoReferenceError(f"there is nothing to compare with: {self.reference.skipped}")
 
     def judge(self, model: "ModelProto") -> str | None:
         """The first difference."""
-        report = self._reference.check(model)
+        report = self.reference.check(model)
         self.unclear = report.skipped
         return None if report.equal is None else report.mismatch
 
 
+@dataclass(eq=False)
 class Slower(Check):
     """True if a model takes longer on ONNX Runtime than the original, with all optimizations and one thread.
 
@@ -115,19 +114,17 @@ class Slower(Check):
     noise. Symbolic dimensions get the largest of a few sizes on which the original runs.
     """
 
-    def __init__(
-        self, original: ModelSource, folder: str | None = None, *, margin: float = MARGIN, how: Comparing = AS_USUAL, doubt: float = 0.0
-    ) -> None:
-        super().__init__(folder)
-        self._original = original
-        self._margin = margin
-        self._how = how
-        self._doubt = doubt
+    original: ModelSource
+    folder: str | None = None
+    _: KW_ONLY
+    margin: float = MARGIN
+    how: Comparing = AS_USUAL
+    doubt: float = 0.0
 
     def judge(self, model: "ModelProto") -> str | None:
         """The times, if the model is slower."""
         try:
-            (given, own), _ = race(self._original, 0, [("the model", model)], self._folder, self._how, decided=self._is_clear)
+            (given, own), _ = race(self.original, 0, [("the model", model)], self.folder, self.how, decided=self._is_clear)
         except NothingToTimeError as error:
             raise NoReferenceError(f"there is nothing to measure: the original {error}") from error
         if own.failed:
@@ -135,27 +132,31 @@ class Slower(Check):
             return None
         before, after = given.seconds, own.seconds
         times = f"it takes {seconds(after)} where the original takes {seconds(before)}, {after / before:.2f} times as long"
-        if abs(after / before - 1 - self._margin) < self._doubt:
-            self.unclear = f"{times}, which is near the limit of {1 + self._margin:g} times"
+        if abs(after / before - 1 - self.margin) < self.doubt:
+            self.unclear = f"{times}, which is near the limit of {1 + self.margin:g} times"
             return None
-        return times if after > before * (1 + self._margin) else ""
+        return times if after > before * (1 + self.margin) else ""
 
     def _is_clear(self, times: Times) -> bool:
         """True if the model is slower in every round, or in none, and far from the limit."""
         before, *others = times
-        differences = [mine / theirs - 1 - self._margin for own in others for theirs, mine in zip(before, own, strict=True)]
-        return all(each > self._doubt for each in differences) or all(each < -self._doubt for each in differences)
+        differences = [mine / theirs - 1 - self.margin for own in others for theirs, mine in zip(before, own, strict=True)]
+        return all(each > self.doubt for each in differences) or all(each < -self.doubt for each in differences)
 
 
+@dataclass(eq=False)
 class Larger(Check):
     """True if a model has more nodes than the original, or more bytes by a factor of more than 1 + `margin`.
 
     Compares with the original as Passat writes it, so that only the effect of passes counts. Raises OnnxError.
     """
 
-    def __init__(self, original: IRModule, folder: str | None = None, *, margin: float = MARGIN) -> None:
-        super().__init__(folder)
-        self._margin = margin
+    original: InitVar[IRModule]
+    folder: str | None = None
+    _: KW_ONLY
+    margin: float = MARGIN
+
+    def __post_init__(self, original: IRModule) -> None:
         self._nodes, self._bytes = _size(to_onnx(original))
 
     def judge(self, model: "ModelProto") -> str | None:
@@ -163,7 +164,7 @@ class Larger(Check):
         nodes, size = _size(model)
         if nodes > self._nodes:
             return f"it has {counted(nodes, 'node')} where the original has {self._nodes}"
-        if size > self._bytes * (1 + self._margin):
+        if size > self._bytes * (1 + self.margin):
             return f"it takes {counted(size, 'byte')} where the original takes {self._bytes}"
         return ""
 
@@ -172,26 +173,27 @@ def _size(model: "ModelProto") -> tuple[int, int]:
     return node_count(histogram(model)), bytes_of(model)
 
 
+@dataclass(eq=False)
 class Crash(Check):
     """True if ONNX Runtime fails on a model, when loading it or running it on random inputs and the user's, or if it ends its process."""
 
-    def __init__(self, folder: str | None = None, how: Comparing = AS_USUAL) -> None:
-        super().__init__(folder)
-        self._how = how
+    folder: str | None = None
+    how: Comparing = AS_USUAL
 
     def judge(self, model: "ModelProto") -> str | None:
         """The failure."""
-        return _on_file(model, self._folder, self._fail)
+        return _on_file(model, self.folder, self._fail)
 
     def _fail(self, path: str) -> str:
         try:
-            reference = Reference(path, self._how)
+            reference = Reference(path, self.how)
         except FailingInputsError as error:
             return str(error)
         complaint = reference.complaint and f"ONNX Runtime does not load the model: {reference.complaint}"
         return (reference.ended or reference.skipped or complaint).replace("the original", "the model")
 
 
+@dataclass(eq=False)
 class Command(Check):
     """True if a command fails on a model. The path of the model replaces `{}`, or is the last argument.
 
@@ -199,25 +201,26 @@ class Command(Check):
     error stream. No shell is involved. Raises CheckError if the command does not exist.
     """
 
-    def __init__(self, command: Sequence[str], folder: str | None = None) -> None:
-        super().__init__(folder)
-        if not command:
+    command: Sequence[str]
+    folder: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.command:
             raise CheckError("the check command is empty")
-        if shutil.which(command[0]) is None:
-            known = os.path.exists(command[0])
+        if shutil.which(self.command[0]) is None:
+            known = os.path.exists(self.command[0])
             raise CheckError(
-                f"the check command {command[0]!r} {'is not executable' if known else 'does not exist'}; "
+                f"the check command {self.command[0]!r} {'is not executable' if known else 'does not exist'}; "
                 "--check takes wrong, slower, larger, crash, or a command"
             )
-        self._command = list(command)
 
     def judge(self, model: "ModelProto") -> str | None:
         """The exit code."""
-        return _on_file(model, self._folder, self._run)
+        return _on_file(model, self.folder, self._run)
 
     def _run(self, path: str) -> str | None:
-        arguments = [part.replace("{}", path) for part in self._command]
-        if arguments == self._command:
+        arguments = [part.replace("{}", path) for part in self.command]
+        if arguments == list(self.command):
             arguments.append(path)
         sys.stderr.flush()
         try:
@@ -291,11 +294,11 @@ class Bisection:
 
     def __str__(self) -> str:
         found = self.found
-        times = "once" if found.calls == 1 else f"{found.calls} times"
+        ran = f"(the check ran {times(found.calls)})"
         if len(found.candidates) > 1:
-            return f"{found}\nafter the last of them: {self.why}\n(the check ran {times})"
+            return f"{found}\nafter the last of them: {self.why}\n{ran}"
         why = f"\nafter it: {self.why}" if self.why else ""
-        return f"the first bad pass is {found}{why}\n(the check ran {times})"
+        return f"the first bad pass is {found}{why}\n{ran}"
 
     def save(self, folder: str | os.PathLike[str]) -> list[str]:
         """Writes the models before and after the pass, `before.onnx` and `after.onnx`, to a folder, which is created, and the
@@ -307,6 +310,11 @@ class Bisection:
             paths.append(os.path.join(folder, INPUTS_NAME))
             write_inputs(self.given, paths[-1])
         return paths
+
+
+def times(count: int) -> str:
+    """How often something happened."""
+    return "once" if count == 1 else f"{count} times"
 
 
 def save_programs(before: IRModule | None, after: IRModule | None, source: str, folder: str | os.PathLike[str]) -> list[str]:

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import sys
 import sysconfig
 import traceback
 from collections.abc import Mapping, Sequence
@@ -32,7 +31,7 @@ from passat.passmgr.debugging.reproducer import put_file
 from passat.passmgr.planning.dependencies import names_in_pass
 from passat.passmgr.registry import is_registered
 from passat.pipelines import Passes, build_pipeline
-from passat.rulefile import files_registering
+from passat.rulefile import file_of, files_registering
 from passat.rules import RuleSet
 
 if TYPE_CHECKING:
@@ -129,12 +128,6 @@ def make_reproducer(
         data["not_registered"] = [name for name in data["not_registered"] if name not in (*names, "+".join(names))]
 
     return CrashReproducer(folder, pipeline, extra=extra, arguments=[word for file in files for word in ("--rules", file)])
-
-
-def file_of(rules: type[RuleSet]) -> str | None:
-    """The file that defines a rule set."""
-    file = getattr(sys.modules.get(rules.__module__), "__file__", None)
-    return None if file is None else os.path.abspath(file)
 
 
 def keep_model(model: "ModelProto", path: str | None, folder: str) -> dict[str, AnyValue]:

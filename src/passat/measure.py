@@ -240,7 +240,8 @@ class Measured:
         """This machine, for the roofline model."""
         with self._lock:
             if self._machine is None:
-                self._machine = self._measure_machine()
+                with self._times.alone():
+                    self._machine = self._measure_machine()
             return self._machine
 
     def _price(self, op: Op, types: Sequence[Type], result: Type, attrs: Attrs, constants: Sequence[bool]) -> "_Price":
@@ -282,10 +283,6 @@ class Measured:
         return _Price(seconds + EPSILON, "measured")
 
     def _measure_machine(self) -> Machine:
-        with self._times.alone():
-            return self._machine_alone()
-
-    def _machine_alone(self) -> Machine:
         known = [self._times.get(f"machine {what}") for what in ("product", "copy", "start")]
         product, copied, start = known
         if product is None or copied is None or start is None:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any as AnyValue
 from typing import NoReturn
 
-from passat.bisection import AS_GIVEN, MARGIN, open_subject
-from passat.crash import file_of
+from passat.bisection import AS_GIVEN, MARGIN, open_subject, times
 from passat.ir.equality import structural_equal
 from passat.ir.expr import Function
 from passat.ir.long_words import listed
@@ -24,6 +23,7 @@ from passat.passmgr.debugging.bisect import CannotTellError
 from passat.passmgr.debugging.reproducer import context_data
 from passat.pipelines import Passes
 from passat.rule_search import Outcome, Questions, RuleRuns, first_application, smallest_set
+from passat.rulefile import file_of
 from passat.rules import RuleSet
 from passat.rules.engine.trace import Application, Run, Trace
 from passat.rules.matched import Matched, matched_part
@@ -163,7 +163,7 @@ class RuleBisection:
             lines.append(f"it is bad before any application: {self.why}")
         else:
             lines += [str(self.application), f"after it: {self.why}"]
-        return "\n".join([*lines, f"(the passes ran {_times(self.runs.count)}, the check {_times(self.calls)})"])
+        return "\n".join([*lines, f"(the passes ran {times(self.runs.count)}, the check {times(self.calls)})"])
 
 
 def bisect_rules(
@@ -294,10 +294,6 @@ def _describe(found: GuiltyApplication, trace: Trace, *, raised: bool) -> Guilty
 def _text(function: Function) -> str:
     """A function as text, with references for constants."""
     return pretty_print(function).partition("\n\n/*")[0]
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
 
 
 def rule_files(sets: Sequence[type[RuleSet]]) -> list[str]:

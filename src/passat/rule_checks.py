@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from passat.ir.expr import Expr
 from passat.jobs import Executor, LostError, run_jobs
-from passat.rulefile import file_of, load_rules
+from passat.rulefile import file_to_read, load_rules
 from passat.rules.checking.check_sets import RuleCheck, check_alone
 from passat.rules.checking.report import RuleReport
 from passat.rules.checking.trying import Checked
@@ -30,7 +30,7 @@ def check_each(
     """
     apart, run = processes > 1 or executor is not None, uuid.uuid4().hex
     jobs = {
-        number: _Check(rule.name, (file_of(sets) if apart else None) or sets, run, instances, seed)
+        number: _Check(rule.name, (file_to_read(sets) if apart else None) or sets, run, instances, seed)
         for number, (rule, sets) in enumerate(rules)
     }
     for number, outcome in run_jobs(jobs, processes=processes, executor=executor):

@@ -21,7 +21,7 @@ from typing import Any as AnyValue
 from typing import Final, NamedTuple
 
 from passat.bisection import CHECKS, INPUTS_NAME, CheckError, make_check, read_leniently, save_programs
-from passat.crash import file_of, keep_model, kept_path, require_rules
+from passat.crash import keep_model, kept_path, require_rules
 from passat.feeds import GivenInputs, read_inputs, write_inputs
 from passat.ir.long_words import listed
 from passat.ir.module import IRModule
@@ -34,6 +34,7 @@ from passat.passmgr.debugging.reproducer import context_data, put_file, versions
 from passat.pipelines import build_pipeline, text_of
 from passat.rule_bisection import GuiltyApplication, RuleBisection, rule_files
 from passat.rule_search import ALL, Questions, RuleRuns
+from passat.rulefile import file_of
 from passat.rules import RuleSet
 from passat.rules.matched import matched_part
 from passat.runner import VerifyError

@@ -94,14 +94,20 @@ def load_rules(path: str | os.PathLike[str]) -> list[type[RuleSet]]:
 
 
 def file_of(rules: type[RuleSet]) -> str | None:
-    """The absolute path of the rule file that defines a set, which other processes read; None for sets that they import. Raises
-    RuleFileError for a pipe, which cannot be read twice."""
+    """The absolute path of the file that defines a rule set; None if it was not a regular file."""
+    file = getattr(sys.modules.get(rules.__module__), "__file__", None)
+    return None if file is None else os.path.abspath(file)
+
+
+def file_to_read(rules: type[RuleSet]) -> str | None:
+    """The rule file that defines a set, which other processes read; None for sets that they import. Raises RuleFileError for a pipe, which
+    cannot be read twice."""
     if not rules.__module__.startswith(_PREFIX):
         return None
-    file: str | None = getattr(sys.modules[rules.__module__], "__file__", None)
+    file = file_of(rules)
     if file is None:
         raise RuleFileError(f"the set {rules.__name__} does not come from a regular file, which other processes have to read; write a file")
-    return os.path.abspath(file)
+    return file
 
 
 def registered_passes(path: str | os.PathLike[str]) -> list[str]:

@@ -23,7 +23,7 @@ from passat.judging import Closeness, judge
 from passat.optimizer import optimize_with
 from passat.runner import Runner, loadable
 from passat.settings import Settings, settings_of
-from passat.torch_graph import GraphModule, Outputs, Split, Tensor, UnsupportedError, export, outputs_of, split
+from passat.torch_graph import GraphModule, PickOutputs, Split, Tensor, UnsupportedError, export, outputs_of, split
 
 MOST_VERSIONS: Final = 16
 """Maximum number of weight values for which one graph is optimized. Weights that change more often are not constants."""
@@ -78,7 +78,7 @@ class Compiled:
         self._graph = graph
         self._settings = settings
         self._places: Split = split(graph, examples)
-        self._outputs: Outputs | None = None
+        self._pick: PickOutputs | None = None
         self._versions: dict[Key, Version] = {}
         self._count = 0
         self._stays = False
@@ -139,7 +139,7 @@ class Compiled:
         devices = {str(each.device) for each in arguments if isinstance(each, torch.Tensor)} - {"cpu"}
         if devices:
             raise UnsupportedError(f"its tensors are on {', '.join(sorted(devices))}: ONNX Runtime runs on the CPU here")
-        self._outputs = outputs_of(self._graph)
+        self._pick = outputs_of(self._graph)
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")  # warnings of the exporter about itself
             program = export(self._graph, arguments, self._places)
@@ -152,11 +152,11 @@ class Compiled:
             return Runner(model, threads=torch.get_num_threads(), optimize="all", arena=True)
 
     def _run(self, runner: Runner, arguments: Sequence[AnyValue]) -> tuple[AnyValue, ...]:
-        assert self._outputs is not None
+        assert self._pick is not None
         given = [_to_numpy(arguments[place]) for place in self._places.inputs]
         feed = {spec.name: value for spec, value in zip(runner.inputs, given, strict=True)}
         values = [_to_torch(value) for value in runner.run(feed)]
-        return self._outputs.pick(arguments, values)
+        return self._pick(arguments, values)
 
     def _compare(self, results: Sequence[AnyValue], arguments: Sequence[AnyValue]) -> None:
         """Raises UnsupportedError if the results are not those of PyTorch."""

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any as AnyValue
-from typing import Final
+from typing import Final, TypeAlias
 
 from passat.ir.passat_error import PassatError
 
@@ -28,12 +28,8 @@ class Split:
     weights: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Outputs:
-    """The outputs of a graph: `pick` gets the arguments and the computed values, and returns all outputs in order."""
-
-    computed: int
-    pick: Callable[[Sequence[AnyValue], Sequence[Tensor]], tuple[AnyValue, ...]]
+PickOutputs: TypeAlias = Callable[[Sequence[AnyValue], Sequence[Tensor]], tuple[AnyValue, ...]]
+"""Gets the arguments of a graph and the values that it computes, and returns its outputs in order."""
 
 
 def split(graph: GraphModule, examples: Sequence[AnyValue]) -> Split:
@@ -50,7 +46,7 @@ def split(graph: GraphModule, examples: Sequence[AnyValue]) -> Split:
     return Split(tuple(inputs), tuple(weights))
 
 
-def outputs_of(graph: GraphModule) -> Outputs:
+def outputs_of(graph: GraphModule) -> PickOutputs:
     """How to assemble the outputs. Raises UnsupportedError for outputs that share memory, and for computed numbers."""
     import torch
 
@@ -75,7 +71,7 @@ def outputs_of(graph: GraphModule) -> Outputs:
             for node in found
         )
 
-    return Outputs(len(computed), pick)
+    return pick
 
 
 def export(graph: GraphModule, arguments: Sequence[AnyValue], places: Split) -> AnyValue:
