@@ -48,6 +48,15 @@ def short_repr(value: object) -> str:
     return text if len(text) <= LONGEST_WORD else f"{text[:_START]}...{text[_START + 3 - LONGEST_WORD :]}"
 
 
+def text_of(error: BaseException) -> str:
+    """What an error says, in one line; the name of its class if it says nothing.
+
+    >>> text_of(ValueError("too   long")), text_of(MemoryError())
+    ('too long', 'MemoryError')
+    """
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 def listed(things: Sequence[str], most: int = MOST_LISTED) -> str:
     """The distinct ones of some things as text.
 

@@ -5,6 +5,7 @@ again.
 """
 
 from dataclasses import dataclass
+from operator import is_
 from typing import Any as AnyValue
 
 from passat.ir.module import IRModule
@@ -204,9 +205,9 @@ class _Vectorizer(Mutator):
             if condition.lanes > 1:
                 raise _NoVectorFormError
             args = (condition, *self._same(*map(self.visit, node.args[1:])))
-            return node if all(map(_is, args, node.args)) else Call(args[1].dtype, node.op, args)
+            return node if all(map(is_, args, node.args)) else Call(args[1].dtype, node.op, args)
         args = tuple(map(self.visit, node.args))
-        if all(map(_is, args, node.args)):
+        if all(map(is_, args, node.args)):
             return node
         if not node.op.vectorizable:
             raise _NoVectorFormError
@@ -273,10 +274,6 @@ class _Vectorizer(Mutator):
         return node.with_fields(
             extents=(*node.extents, const(lanes, node.extents[-1].dtype)) if node.extents else (const(lanes),), body=body
         )
-
-
-def _is(new: object, old: object) -> bool:
-    return new is old
 
 
 def _with_lanes(expr: PrimExpr, lanes: int) -> PrimExpr:

@@ -191,13 +191,12 @@ def programs(
 ) -> list[Candidate]:
     """At most `count` different programs that the pipeline makes from `before`, starting with `after`, whose passes recorded `statistics`.
     Alternates between next best programs of passes and other cost models, with at most `count` and twice as many attempts.
-    `rules.time_limit` applies to all together. Programs equal to `before` are omitted. `notes` receives the measuring model's notes."""
+    `rules.time_limit` applies to all together. Programs that have the structure of `before`, or of an earlier one, are omitted. `notes`
+    receives the measuring model's notes."""
     named = settings.get_config("rules.cost")
     first = Candidate(named if isinstance(named, str) else type(named).__name__, after, settings)
     found = [] if after is before else [first]
-    seen = _Seen()
-    seen.is_new(before)
-    seen.is_new(after)
+    seen = [before, after]
     limit = settings.get_config("rules.time_limit")
     made = {first.name: _main_hash(after)}
     others = _next_best(settings, statistics, first.name, count, made)
@@ -219,28 +218,14 @@ def programs(
         if limit is not None:
             limit -= sum(counters.get("seconds", 0.0) for counters in context.statistics.counters.values())
         made[name] = _main_hash(module)
-        if seen.is_new(module):
+        if not any(module is other or structural_equal(module["main"], other["main"]) for other in seen):
+            seen.append(module)
             found.append(Candidate(name, module, context.with_instruments()))
     return found
 
 
 _Options = Mapping[str, AnyValue]
 """Settings that produce another program."""
-
-
-class _Seen:
-    """The programs so far, compared by structure; names of values do not matter."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, list[IRModule]] = {}
-
-    def is_new(self, module: IRModule) -> bool:
-        """True for a program unlike all before; records it."""
-        same = self._known.setdefault(_main_hash(module), [])
-        if any(module is other or structural_equal(module["main"], other["main"]) for other in same):
-            return False
-        same.append(module)
-        return True
 
 
 def _main_hash(module: IRModule) -> int:

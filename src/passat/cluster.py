@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any as AnyValue
 from typing import Final
 
+from passat.ir.long_words import text_of
 from passat.ir.passat_error import PassatError
 from passat.runtime.remote import RemoteError, Server, Session
 
@@ -82,11 +83,6 @@ def _reason(error: BaseException, *, encrypted: bool) -> str:
     if encrypted:
         return f"it ended the connection, as a scheduler does that rejects this certificate, or has none of its own ({text})"
     return f"it ended the connection, as a scheduler with certificates does; its address begins with tls:// ({text})"
-
-
-def text_of(error: BaseException) -> str:
-    """What an error says, in one line; the name of its class if it says nothing."""
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 def dask_distributed(what: str) -> AnyValue:

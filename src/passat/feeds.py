@@ -16,6 +16,7 @@ import numpy as np
 from passat.ir.counting import counted
 from passat.ir.diagnostic_text import cut
 from passat.ir.dim_text import declared_dim, is_name
+from passat.ir.long_words import text_of
 from passat.ir.passat_error import PassatError
 from passat.ir.shape import SymDim, evaluate_dim, names_in
 from passat.ir.tensor import Array
@@ -421,8 +422,7 @@ def read_inputs(path: str | os.PathLike[str]) -> GivenInputs:
     except InputsError:
         raise
     except Exception as error:  # damaged archives and headers raise many kinds of errors in zipfile, zlib, numpy and tokenize
-        said = " ".join(str(error).split())[:200]
-        raise InputsError(f"{name} is not a file written by numpy.savez: {said or type(error).__name__}") from None
+        raise InputsError(f"{name} is not a file written by numpy.savez: {text_of(error)[:200]}") from None
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any as AnyValue
 from typing import Final, Generic, Protocol, TypeVar
 
+from passat.ir.long_words import text_of
 from passat.ir.passat_error import PassatError
 
 ResultT_co = TypeVar("ResultT_co", covariant=True)
@@ -295,20 +296,14 @@ def _in_processes(processes: int, jobs: Mapping[int, Job[ResultT_co]]) -> Iterat
                     yield number, found.error
         rest = {number: jobs[number] for number in unstarted}
         if len(lost) == before:  # nothing was running: there can be no processes
-            yield from ((number, _unstarted(jobs[number], found)) for number, found in unstarted.items())
+            for number, found in unstarted.items():
+                yield number, LostError(f"{jobs[number].name}: no process can be started: {text_of(found.error)}")
             break
     for number in sorted(lost):
         with concurrent.futures.ProcessPoolExecutor(1, spawn) as pool:
             for _, found in _run(pool, {number: jobs[number]}, 1):
-                yield number, _lost(jobs[number]) if isinstance(found, _ExecutorError) else found
-
-
-def _lost(job: Job[object]) -> LostError:
-    return LostError(f"{job.name}: its process has ended; there may not be enough memory")
-
-
-def _unstarted(job: Job[object], found: _ExecutorError) -> LostError:
-    return LostError(f"{job.name}: no process can be started: {' '.join(str(found.error).split()) or type(found.error).__name__}")
+                lost_again = LostError(f"{jobs[number].name}: its process has ended; there may not be enough memory")
+                yield number, lost_again if isinstance(found, _ExecutorError) else found
 
 
 def _missing(job: Job[object], found: _ExecutorError) -> LostError:

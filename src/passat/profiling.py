@@ -214,7 +214,12 @@ def _feed(sources: tuple[Source, Source], how: Comparing, sizes: dict[str, int])
     feed = feed_of_sizes(first.name, runner, how, sizes)
     named = _sizes(runner, feed)
     del runner
-    _try(second, feed)
+    try:
+        _runner(second, apart=True).run(feed)
+    except (VerifyError, NothingToTimeError):
+        raise
+    except Exception as error:  # ONNX Runtime's errors have no common base
+        raise NothingToTimeError(f"{second.name} does not run on the inputs of the other model: {sentence_of(error)}") from error
     return feed, named
 
 
@@ -228,15 +233,6 @@ def _runner(source: Source, threads: int = 1, *, apart: bool = False, profile: s
         raise
     except Exception as error:  # ONNX Runtime's errors have no common base
         raise NothingToTimeError(f"{source.name} is not loaded by ONNX Runtime: {sentence_of(error)}") from error
-
-
-def _try(source: Source, feed: dict[str, AnyValue]) -> None:
-    """Raises NothingToTimeError if a model does not load, or does not run on the inputs."""
-    runner = _runner(source, apart=True)
-    try:
-        runner.run(feed)
-    except Exception as error:  # ONNX Runtime's errors have no common base
-        raise NothingToTimeError(f"{source.name} does not run on the inputs of the other model: {sentence_of(error)}") from error
 
 
 def _times(

@@ -87,11 +87,6 @@ def first_application(count: int | None, ask: AskCount) -> tuple[int, int] | Non
     low, high = 0, 1
     while high < ALL and not (answer := ask(high)):
         low, high = (low if answer is None else high), 2 * high
-    return _above(low, high, ask)
-
-
-def _above(low: int, high: int, ask: AskCount) -> tuple[int, int]:
-    """The change of the answer between two numbers."""
     first, second = first_true(high - low, lambda number: ask(low + number))
     return low + first, low + second
 
