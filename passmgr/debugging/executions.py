@@ -98,8 +98,9 @@ class ExecutionTracker(PassInstrument):
 
     def pass_failed(self, mod: "IRModule", info: PassInfo, error: BaseException) -> None:
         """Closes the pass or pipeline."""
-        if not self._nested and self._given is not None and _accuses(error, self.executions[-1]):
-            self._fail(self._given, self.executions[-1], error)  # an instrument after this one raised
+        rejected = isinstance(error, (BrokenModuleError, ModuleChangedError)) and error.pass_name  # the pass whose result a check rejects
+        if not self._nested and self._given is not None and rejected == self.executions[-1].name:
+            self._fail(self._given, self.executions[-1], error)
         if self._closes_execution():
             # The last one, or that of its stage which the exception names. A stage works in its last pass.
             last, named = self.executions[-1], getattr(error, "pass_name", "")
@@ -117,11 +118,6 @@ class ExecutionTracker(PassInstrument):
         if self.pipelines:  # empty if the instrument was added while the pipeline was running
             self.pipelines.pop()
         return False
-
-
-def _accuses(error: BaseException, execution: Execution) -> bool:
-    """Whether an exception is from a check that rejects the result of an execution."""
-    return isinstance(error, (BrokenModuleError, ModuleChangedError)) and error.pass_name == execution.name
 
 
 def show_error(error: BaseException) -> str:

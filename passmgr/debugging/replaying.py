@@ -7,7 +7,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any as AnyValue
 from typing import Final
@@ -181,13 +181,12 @@ def replay(folder: "str | os.PathLike[str] | Reproducer", pipeline: Pass | None 
         if found.same:
             return found
         raise ReproducerError(f"{recorded.folder}/{MODULE_NAME} cannot be used: {show_error(error)}") from error
-    return attempt(recorded, where, pass_, lambda: mod)
+    return attempt(recorded, where, pass_, mod)
 
 
-def attempt(recorded: Reproducer, where: str, pass_: Pass, make: Callable[[], IRModule]) -> Replay:
-    """Runs a pass with the settings of a reproducer on the module that `make` returns, and reports the result."""
+def attempt(recorded: Reproducer, where: str, pass_: Pass, mod: IRModule) -> Replay:
+    """Runs a pass with the settings of a reproducer on a module, and reports the result."""
     tracker = ExecutionTracker()
-    mod = make()
     try:
         with recorded.context(tracker):
             pass_(mod)

@@ -1,5 +1,6 @@
 """Reports passes that raise during an optimization: the error message, and the reproducer folder."""
 
+import contextlib
 import hashlib
 import os
 import sysconfig
@@ -172,8 +173,9 @@ def replay_folder(folder: str | os.PathLike[str], rules: Sequence[type[RuleSet]]
         unusable = error
     if found and found[0].same:
         return found
-    if pipeline is not None and (whole := _kept_model(recorded.folder, stated.get("model"))) is not None:
-        found.append(attempt(recorded, "the whole pipeline on the model", pipeline, lambda: whole))
+    if pipeline is not None and (path := kept_path(recorded.folder, stated.get("model"))) is not None:
+        with contextlib.suppress(OnnxError):
+            found.append(attempt(recorded, "the whole pipeline on the model", pipeline, from_onnx(path, lenient=True)))
     if unusable is not None and not found:
         raise unusable
     return found
@@ -210,15 +212,6 @@ def require_rules(folder: str, wanted: object, rules: Sequence[type[RuleSet]]) -
             f"{folder} needs the rules {missing[0]['name']} from {file}, which is a program and not stored in the folder: "
             "pass it with --rules"
         )
-
-
-def _kept_model(folder: str, kept: object) -> IRModule | None:
-    """The module of the model in a folder, or of the file that it was read from if that is unchanged; otherwise None."""
-    path = kept_path(folder, kept)
-    try:
-        return None if path is None else from_onnx(path, lenient=True)
-    except OnnxError:
-        return None
 
 
 def kept_path(folder: str, kept: object) -> str | None:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as AnyValue
 
 from rich.console import Group, RenderableType
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from passat.ir.onnx.alignment import Alignment
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """A node of both models with different attributes or constants, such as `perm: [0, 1] became [1, 0]`."""
 
     before: str
@@ -33,8 +32,7 @@ class Change:
     what: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Instance:
+class Instance(NamedTuple):
     """One place where the models differ: the nodes of the first, and those that replace them in the second."""
 
     before: tuple[str, ...]
@@ -78,8 +76,10 @@ class ModelDiff(Shown):
 
     def to_dict(self) -> dict[str, AnyValue]:
         """The difference as plain data for JSON."""
+        changes = [change._asdict() for change in self.changes]
+        differences = [{**asdict(each), "instances": [instance._asdict() for instance in each.instances]} for each in self.differences]
         counts = {"node_count_before": node_count(self.nodes_before), "node_count_after": node_count(self.nodes_after)}
-        return {"schema": "diff-1", "equal": self.equal, **counts, **asdict(self)}
+        return {"schema": "diff-1", "equal": self.equal, **counts, **asdict(self), "changes": changes, "differences": differences}
 
     def __rich__(self) -> RenderableType:
         parts: list[RenderableType] = [_headline("-", self.before, self.nodes_before, self.bytes_before)]
