@@ -162,6 +162,8 @@ def run(job: Job, given: Given) -> Made:
     plan = pipeline.plan(job.context)
     steps = list(plan.walk())
     passes = [step.pass_ for step in steps]
+    if not any(step.runs for step in steps if step.pass_.members is None):
+        report.warnings.append(f"no pass runs: {'`passat order` says why' if steps else 'the pipeline is empty'}")
     report.warnings += [*plan.unknown, *idle_passes(job.files, steps), *disabled_in_vain(plan, job.context)]
     report.pipeline = text_of(pipeline)
     check_pick(job.context, steps)

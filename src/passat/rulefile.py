@@ -20,6 +20,7 @@ from passat.passmgr.pass_info import PassInfo
 from passat.passmgr.planning.plan import Reason, Step
 from passat.passmgr.registry import PassEntry, collect_registrations, get_entry, name_and_options, own_name
 from passat.rules import RuleError, RuleSet
+from passat.rules.rule import Rule
 from passat.rules.rule_pass import RulePass
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -80,6 +81,7 @@ def load_rules(path: str | os.PathLike[str]) -> list[type[RuleSet]]:
         if isinstance(value, type) and issubclass(value, RuleSet) and value.__module__ == module.__name__
     ]
     sets = [rules for rules in dict.fromkeys(found) if rules.rules and rules.base is rules]
+    _check_none_outside(file, module, found)
     for rules in sets:
         lines = [node.lineno for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == rules.__name__]
         if len(lines) > 1:
@@ -91,6 +93,18 @@ def load_rules(path: str | os.PathLike[str]) -> list[type[RuleSet]]:
             "an attribute of one, passes with @register_pass(NAME), or operators with @define_op; rule sets that it imports do not count"
         )
     return sets
+
+
+def _check_none_outside(file: Path, module: ModuleType, sets: Iterable[type[RuleSet]]) -> None:
+    """Raises RuleFileError for a rule of the file that no set has, which would never run."""
+    held = {(id(rule.lhs), id(rule.rhs)) for rules in sets for rule in rules.rules}  # further guards make another rule
+    for name, value in vars(module).items():
+        for rule in value if isinstance(value, (list, tuple, set, frozenset)) else [value]:
+            if isinstance(rule, Rule) and (id(rule.lhs), id(rule.rhs)) not in held and rule.source.rpartition(":")[0] == file.name:
+                raise RuleFileError(
+                    f"{file}, line {rule.source.rpartition(':')[2]}: {name} has the rule [{rule!r}], which no set has, so "
+                    "it would never run: make it an attribute of a class derived from passat.rules.RuleSet"
+                )
 
 
 def file_of(rules: type[RuleSet]) -> str | None:

@@ -105,11 +105,11 @@ def test_optimizing_in_place_leaves_no_former_data(empty: Path) -> None:
 
 def test_a_dry_run_writes_no_model(empty: Path) -> None:
     shutil.copy(RESNET, empty / "model.onnx")
-    result = run("optimize", "model.onnx", "--no-verify", "--dry-run", "--report", "page.html")
+    result = run("optimize", "model.onnx", "--no-verify", "--dry-run", "--report", "page.html", "--certificate", "proof.json")
     assert "73 nodes became 51" in result.stdout
-    assert result.stdout.endswith("no model was written (--dry-run)\nthe page is in page.html\n")
+    assert result.stdout.endswith("no model was written (--dry-run)\nthe page is in page.html\nthe certificate is in proof.json\n")
     assert re.search(r"^rule +fired +matched +rejected$", result.stdout, re.MULTILINE), "without --stats no statistics"
-    assert sorted(os.listdir()) == ["model.onnx", "page.html"]
+    assert sorted(os.listdir()) == ["model.onnx", "page.html", "proof.json"]
     assert json.loads(run("optimize", "model.onnx", "--no-verify", "--dry-run", "--json").stdout)["output"] == ""
 
 

@@ -41,7 +41,7 @@ def test_order_takes_the_settings_of_a_context() -> None:
 def test_order_writes_files(empty: Path) -> None:
     for form in ("text", "json", "svg"):
         result = run("order", "--format", form, "-o", f"plan.{form}")
-        assert (result.exit_code, result.output) == (0, "")
+        assert (result.exit_code, result.output) == (0, f"plan.{form} was written\n")
         assert Path(f"plan.{form}").read_text() == run("order", "--format", form).stdout
     assert ET.parse("plan.svg").getroot().tag.endswith("svg")
     assert run("order", "-o", "nowhere/plan.txt").exit_code == 2

@@ -252,7 +252,7 @@ def test_the_command_documents_rules_of_a_user(tmp_path: Path) -> None:
 
 def test_the_command_writes_a_file(tmp_path: Path) -> None:
     result = run("Transposes", "-o", tmp_path / "page.md")
-    assert (result.exit_code, result.stdout) == (0, "")
+    assert (result.exit_code, result.stdout) == (0, f"{tmp_path / 'page.md'} was written\n")
     assert "`Transposes.drop`" in (tmp_path / "page.md").read_text()
 
 

@@ -122,6 +122,15 @@ def test_no_rule_set(tmp_path: Path) -> None:
     assert "defines no rules" in error_of(write(tmp_path, "from passat.rules.rule_set import RuleSet\n"))
 
 
+def test_a_rule_outside_of_a_set_is_an_error(tmp_path: Path) -> None:
+    head = "from passat.rules import RuleSet, op, tensors\nx, y = tensors('x y')\nshared = x - x + y >> y\n"
+    held = "class Mine(RuleSet):\n    first = shared\n"
+    assert [rule.name for [rule] in load_rules(write(tmp_path, head + held))] == ["Mine.first"]
+    for outside in ("lost = op.negative(op.negative(x)) >> x\n", "lost = [op.negative(op.negative(x)) >> x]\n"):
+        text = error_of(write(tmp_path, head + held + outside))
+        assert "line 6: lost has the rule [negative(negative(x)) -> x], which no set has, so it would never run" in text
+
+
 HEAD = (
     "from passat.rules.pattern import op, tensors\nfrom passat.rules.rule_set import RuleSet\nx, y = tensors('x y')\nclass Mine(RuleSet):\n"
 )

@@ -80,9 +80,18 @@ def test_a_value_may_begin_with_a_hyphen(tmp_path: Path, monkeypatch: pytest.Mon
     assert Path("--page.html").exists()
 
 
-def test_the_pipeline_may_be_empty() -> None:
-    for given in (["--passes", ""], ["--passes="]):
-        assert CliRunner().invoke(app, ["optimize", str(EXAMPLE), "--no-verify", "--dry-run", *given]).exit_code == 0
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (["--passes", ""], "the pipeline is empty"),
+        (["--passes="], "the pipeline is empty"),
+        (["--passes", "FoldConstant", "-O0"], "`passat order` says why"),
+    ],
+)
+def test_a_pipeline_of_which_no_pass_runs_is_no_silent_one(given: list[str], why: str) -> None:
+    result = CliRunner().invoke(app, ["optimize", str(EXAMPLE), "--no-verify", "--dry-run", *given])
+    assert result.exit_code == 0
+    assert f"! no pass runs: {why}\n" in result.stdout
 
 
 def test_errors_of_a_command_are_printed_once() -> None:

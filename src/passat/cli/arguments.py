@@ -77,7 +77,8 @@ class PassOptions:
         typer.Option(
             metavar="TEXT",
             autocompletion=completion.several_passes,
-            help="Passes to run, such as 'FoldConstant, SimplifyExpr', or @FILE to read them from a file (default: the default pipeline)",
+            help="Passes to run, such as 'FoldConstant, SimplifyExpr', @FILE to read them from a file, or '' for none "
+            "(default: the default pipeline)",
         ),
     ] = None
     opt_level: Annotated[

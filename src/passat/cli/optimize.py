@@ -154,7 +154,7 @@ class OptimizeOptions:
             metavar="FILE.json", help="File to write a proof to that the result is equivalent to the input", rich_help_panel=TRUST
         ),
     ] = None
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Do everything except write the result")] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Do everything except write the model")] = False
     as_json: JsonOption = False
 
     @property
@@ -267,6 +267,8 @@ def _one(model: Path, options: OptimizeOptions, settings: Mapping[str, AnyValue]
                 print("no model was written (--dry-run)")
             if page is not None:
                 print(f"the page is in {page}")
+            if certificate is not None:
+                print(f"the certificate is in {certificate}")
         if result.report.interrupted:
             best = "nothing better was found so far, so the input" if result.report.kept else "the best so far"
             end(f"interrupted; {best} {'is the result' if dry_run else f'was written to {out}'}", INTERRUPTED)

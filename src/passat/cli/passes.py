@@ -66,6 +66,8 @@ def order(
             for note in (*check_names(plan, asked.rules or ()), *disabled_in_vain(plan, ctx)):
                 print(f"note: {note}", file=sys.stderr)
         _put(plan, form, output)
+        if output is not None and not as_json:
+            print(f"{output} was written")
 
 
 @command(app)

@@ -130,6 +130,7 @@ def rules_doc(
             from passat.ir.whole_file import write_whole
 
             write_whole(output, text.encode("utf-8", "backslashreplace"))
+            print(f"{output} was written")
 
 
 def rule_sets(what: list[str]) -> "list[type[RuleSet]]":
