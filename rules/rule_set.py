@@ -1,9 +1,11 @@
 """Rule sets: classes whose attributes are rules, which get their names from there."""
 
+import contextlib
 import copyreg
 import functools
 import sys
 from collections.abc import Collection, Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any as AnyValue
 from typing import ClassVar, Final
 
@@ -11,6 +13,18 @@ from passat.ir.counting import counted
 from passat.rules.guards import Guard
 from passat.rules.pattern import PCall, PGet, PTuple, RuleError
 from passat.rules.rule import LIBRARY, Rule
+
+_CHECKING: Final = ContextVar("checking", default=True)
+
+
+@contextlib.contextmanager
+def types_unchecked() -> Iterator[None]:
+    """Sets made within are not checked for types, so that one invalid rule does not hide the others: the caller checks each rule."""
+    before = _CHECKING.set(False)
+    try:
+        yield
+    finally:
+        _CHECKING.reset(before)
 
 
 class _Body(dict[str, AnyValue]):
@@ -75,7 +89,7 @@ class RuleSetMeta(type):
                 _check_none_within(f"{name}.{attribute}", value, namespace)
         cls.rules = (*inherited, *own)
         cls.base = cls
-        if own and not cls.__module__.startswith(LIBRARY):
+        if own and _CHECKING.get() and not cls.__module__.startswith(LIBRARY):
             from passat.rules.typecheck import check_types  # imports this module
 
             for rule in own:

@@ -5,8 +5,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any as AnyValue
 from typing import Final, Literal
 
-import numpy as np
-
 from passat.ir.counting import counted
 from passat.ir.evaluate import Value
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem, Var
@@ -18,8 +16,8 @@ from passat.rules.checking.trial import Trial
 
 @dataclass
 class Finding:
-    """A problem with a rule, in one sentence. `kind` is one of `value`, `breaks`, `raises`, `types`, `never matches`, `never holds`,
-    `undefined`, `loops`, `few`, `subsumed`, `enlarges`; a finding that does not fail the rule is a warning."""
+    """A problem with a rule, in one sentence. `kind` is one of `value`, `breaks`, `raises`, `types`, `invalid`, `never matches`, `never
+    holds`, `undefined`, `loops`, `few`, `subsumed`, `enlarges`; a finding that does not fail the rule is a warning."""
 
     kind: str
     text: str
@@ -162,31 +160,21 @@ def _value(value: Value) -> str:
 
 def _array(array: Array) -> str:
     if array.size > _SHOWN:
-        some = ", ".join(map(_element, array.reshape(-1)[:_SHOWN].tolist()))
+        some = ", ".join(map(_element, array.reshape(-1)[:_SHOWN]))
         return f"{array.dtype}{list(array.shape)}[{some}, ...]"
     if not array.size:
         return f"empty {list(array.shape)}"
-    return _nested(array.tolist() if array.dtype.kind in "biuf" and array.dtype.itemsize != 2 else _plain(array))
+    return _nested(array)
 
 
-def _plain(array: Array) -> AnyValue:
-    return array.tolist() if array.dtype.kind == "c" else array.astype(np.float64).tolist()
-
-
-def _nested(value: AnyValue) -> str:
-    return f"[{', '.join(map(_nested, value))}]" if isinstance(value, list) else _element(value)
+def _nested(array: Array) -> str:
+    return f"[{', '.join(map(_nested, array))}]" if array.ndim else _element(array[()])
 
 
 def _element(value: AnyValue) -> str:
-    """A number in short form: whole floats without a decimal point, -0.0 preserved."""
-    if isinstance(value, (bool, np.bool_)):
-        return str(bool(value))
-    if isinstance(value, (complex, np.complexfloating)):
-        return f"{value:.6g}"
-    number = float(value)
-    if number == 0 and np.signbit(number):
-        return "-0.0"
-    return str(int(value)) if isinstance(value, (int, np.integer)) else f"{number:.6g}"
+    """A number with the digits that distinguish it from its neighbors: whole floats without a decimal point, -0.0 preserved."""
+    text = str(value).removesuffix(".0")
+    return "-0.0" if text == "-0" else text
 
 
 def reports_text(reports: Sequence[RuleReport], *, verbose: bool = False) -> str:

@@ -90,10 +90,10 @@ _ODD: Final = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 1e-40, 3e
 _ENDLESS: Final = np.array([0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 2.0])
 _INF: Final = float("inf")
 _FEW: Final[dict[Odd, tuple[tuple[float, ...], ...]]] = {
-    ENDLESS: ((_INF,), (-_INF,), (_INF, -_INF), (0.0,), (0.0, _INF), (0.0, 1.0, -1.0)),
+    ENDLESS: ((_INF,), (-_INF,), (_INF, -_INF), (0.0,), (0.0, _INF), (0.0, 1.0, -200.0)),
     EXTREME: ((-0.0,), (-0.0,), (0.0, -0.0), (_INF,), (_INF, -_INF), (0.0, 1.0, -1.0), (1e-40,), (3e38,)),
 }
-"""Numbers of special arrays with few of them: a sum is -0.0 only if all its terms are."""
+"""Numbers of special arrays with few of them: a sum is -0.0 only if all its terms are. `exp(-200)` underflows in float32."""
 _OF_FEW: Final = 0.2
 """Probability of such an array."""
 

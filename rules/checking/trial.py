@@ -255,6 +255,8 @@ class Trier:
         floats = [type_.dtype for type_ in types if isinstance(type_, TensorType) and type_.dtype.startswith(("float", "bfloat"))]
         if floats and wide.magnitude() > min(map(limit_of, floats)) / 256:
             return Verdict.UNCOMPARED, "intermediate values are close to the limits of their element type"
+        if any(is_float(part) and np.any(np.isinf(part) & np.isfinite(exact)) for part, exact in zip(left, truth, strict=True)):
+            return Verdict.UNCOMPARED, "an intermediate value of the left side underflows"  # such as log(exp(-200))
         loss = [_loss(part, exact) for part, exact in zip(left, truth, strict=True)]
         wider = [bound + 16 * lost for bound, lost in zip(bounds, loss, strict=True)]
         wrong = difference(right, left, wider, finite=self.finite, nonfinite=self.rule.nonfinite)

@@ -274,7 +274,7 @@ class Factoring(RuleSet):
         nonfinite=RESOLVED,  # ONNX Runtime's LogSoftmax of float64 turns infinity into infinities
     )
     exp_of_log_softmax = (op.exp(op.nn.log_softmax(x, axis=a)) >> op.nn.softmax(x, axis=a)).when(is_log_of_softmax(x)).inexact(_ORDER)
-    product_of_exps = (op.exp(x) * op.exp(y) >> op.exp(x + y)).inexact("one rounding instead of two").exploring()
+    product_of_exps = (op.exp(x) * op.exp(y) >> op.exp(x + y)).inexact("one rounding instead of two", nonfinite=RESOLVED).exploring()
     root_of_square = (op.sqrt(x * x) >> op.abs(x)).inexact("two fewer roundings")
     square_of_abs = op.abs(x) * op.abs(x) >> x * x
     reciprocal_of_quotient = (op.reciprocal(x / y) >> y / x).inexact("one rounding instead of two")

@@ -50,6 +50,8 @@ def roots_of(b: float, c: float, dtype: str) -> tuple[float, float]:
     if not 0 <= squared < math.inf:
         raise Reject(f"the quadratic form 1, {b:g}, {c:g} is not a product of two sums")
     p, q = (b + math.sqrt(squared)) / 2, (b - math.sqrt(squared)) / 2
+    if dtype in INTEGERS and max(abs(b), abs(c)) >= 2**53:
+        raise Reject(f"the coefficients {b:g} and {c:g} are too large for exact roots")
     if dtype in INTEGERS and (int(p) + int(q), int(p) * int(q)) != (b, c):
         raise Reject(f"the coefficients {p:g} and {q:g} are not {dtype}")
     return p, q

@@ -5,7 +5,6 @@ write programs in the forms that the target runs fastest. The rest replace calls
 CanonicalizeCast, which moves casts to their uses, and AvoidSkipLayerNorm, for sums that ONNX Runtime must not fuse.
 """
 
-import difflib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.op import Op, get_op
 from passat.ir.sealed import is_sealed
+from passat.ir.similar_names import did_you_mean
 from passat.ir.traverse import children, post_order, rewrite, with_children
 from passat.ir.types import TensorType, compatible
 from passat.passmgr import ConfigError, FunctionPass, Pass, PassContext, PassInfo, Place, register_option, register_pass
@@ -94,9 +94,8 @@ def check_domains(mod: IRModule, ctx: PassContext, passes: Iterable[Pass]) -> No
     made = (pass_ for _, pass_ in registered_passes())
     known = sorted({pass_.domain for pass_ in (*passes, *made) if isinstance(pass_, TargetPass)} - {""})
     for domain in sorted(asked.difference(known)):
-        near = difflib.get_close_matches(domain, known, 1)
-        hint = f"did you mean {near[0]}?" if near else f"known domains: {', '.join(known)}"
-        raise ConfigError(f"config rules.domains names {domain!r}, for which no pass creates operators; {hint}")
+        hint = did_you_mean(domain, known, 1) or f"; known domains: {', '.join(known)}"
+        raise ConfigError(f"config rules.domains names {domain!r}, for which no pass creates operators{hint}")
 
 
 _PREFIX: Final = "relay._transform."

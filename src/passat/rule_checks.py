@@ -11,8 +11,10 @@ from passat.rulefile import file_to_read, load_rules
 from passat.rules.checking.check_sets import RuleCheck, check_alone
 from passat.rules.checking.report import RuleReport
 from passat.rules.checking.trying import Checked
+from passat.rules.pattern import RuleError
 from passat.rules.rule import Rule
-from passat.rules.rule_set import RuleSet
+from passat.rules.rule_set import RuleSet, types_unchecked
+from passat.rules.typecheck import check_types
 
 
 def check_each(
@@ -58,12 +60,21 @@ class _Check:
 
     def __call__(self) -> tuple[RuleReport, tuple[Expr, ...], bool]:
         """The RuleCheck without its rule."""
-        found = check_alone(_rules(self.source, self.run)[self.name], instances=self.instances, seed=self.seed)
+        rule = _rules(self.source, self.run)[self.name]
+        try:
+            if not rule.trusted:
+                check_types(rule)
+        except RuleError as error:
+            invalid = Checked(rule, self.seed)
+            invalid.find("invalid", f"{error}".removeprefix(f"rule {rule.name} [{rule!r}]: "))
+            return invalid.report, (), False
+        found = check_alone(rule, instances=self.instances, seed=self.seed)
         return found.report, found.starts, found.enlarges
 
 
 @lru_cache(maxsize=64)
 def _rules(source: type[RuleSet] | str, run: str) -> dict[str, Rule]:
     """Rules by name. Files are read once for each `run`, since workers of a cluster live longer than files stay the same."""
-    sets = load_rules(source) if isinstance(source, str) else [source]
+    with types_unchecked():
+        sets = load_rules(source) if isinstance(source, str) else [source]
     return {rule.name: rule for rules in sets for rule in rules.rules}

@@ -76,10 +76,12 @@ def check_rules(
         from passat.rule_checks import check_each
         from passat.rules.checking.check_sets import related
         from passat.rules.checking.report import reports_text
+        from passat.rules.rule_set import types_unchecked
 
         checked: dict[int, RuleCheck] = {}
         stopped: KeyboardInterrupt | None = None
-        chosen = _chosen(rule_sets(what or []), rule or [])
+        with types_unchecked():
+            chosen = _chosen(rule_sets(what or []), rule or [])
         with ProgressLine(console(stderr=True), enabled=not as_json, lines=True) as progress, options.executor() as executor:
             each = check_each(chosen, instances=instances, seed=seed, processes=options.jobs, executor=executor)
             try:

@@ -334,3 +334,17 @@ def test_guards_compute_without_warnings() -> None:
         return bool(np.all(np.isfinite(np.sqrt(c.value().numpy())))) or "an element is negative"
 
     assert report_of((x * c >> c * x).when(has_dtype(x, "float32"), has_roots(c))).verdict == "sound"
+
+
+def test_draws_for_inexact_rules_underflow() -> None:
+    rule = (op.exp(x) * op.exp(y) >> op.exp(x + y)).inexact("one rounding instead of two").exploring().named("Mine.exps")
+    assert "is inf on the right, nan on the left" in report_of(rule, 200).findings[0].text
+    kept = report_of((op.log(op.exp(x)) >> x).inexact("two fewer roundings"), 200)
+    assert (kept.verdict, "an intermediate value of the left side underflows" in kept.not_compared) == ("sound", True)
+
+
+def test_elements_that_differ_in_the_last_digits_print_differently() -> None:
+    example = report_of(x / 3 >> x * (1 / 3)).counterexample
+    assert example is not None
+    left, right = (line.rpartition(" = ")[2] for line in example.lines[-2:])
+    assert left != right

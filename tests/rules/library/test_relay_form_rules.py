@@ -103,6 +103,13 @@ def test_coefficients_of_integers_are_integers() -> None:
     assert any("are not int32" in remark for remark in outcome.remarks)
 
 
+def test_coefficients_that_a_float_rounds_are_left() -> None:
+    before = func(quadratic((1, 1 - 2**63, 0), "int64", (0, 0, 0), "sxt"))
+    outcome = saturate(before, RelayForms)
+    assert outcome.function is before
+    assert any("are too large for exact roots" in remark for remark in outcome.remarks)
+
+
 def test_a_scaled_sum_is_written_in_one_order() -> None:
     """The lowering rule has two products, whose operands stay in order if those of the left side are swapped."""
     scale, shift = numbers((3,), seed=1), numbers((3,), seed=2)
