@@ -48,6 +48,7 @@ from optimize import OPTIMISERS, OURS
 
 from passat.choose import choose_feed, take_turns, time_of
 from passat.feeds import Trial, make_feed, symbols
+from passat.ir.counting import counted
 from passat.ir.onnx_runtime import onnx_runtime
 from passat.runner import Runner
 
@@ -270,7 +271,7 @@ def table(results: Mapping[str, Mapping[str, Ratio]], names: Sequence[str], thre
         return "-" if ratio is None else f"{ratio.median:.3f} ± {ratio.spread:.3f}{'' if ratio.equal else ' !'}"
 
     columns = [CONTROL, OURS, *names]
-    lines = [f"### {threads} thread{'s' if threads > 1 else ''}", ""]
+    lines = [f"### {counted(threads, 'thread')}", ""]
     lines += ["| model | us | " + " | ".join(columns) + " | best peer |", "| :-- | --: |" + " --: |" * len(columns) + " --: |"]
     for model, row in results.items():
         best = best_peer(row)

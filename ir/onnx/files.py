@@ -83,7 +83,7 @@ def parse_model(data: bytes, path: str) -> ModelProto:
 def in_memory(source: ModelProto | bytes | str | os.PathLike[str]) -> ModelProto:
     """Loads a model, serialized or from a file, without external data. Raises OnnxError."""
     if isinstance(source, (str, os.PathLike)):
-        return read_model(os.fspath(source))
+        return read_model(os.fsdecode(source))
     return ModelProto.FromString(source) if isinstance(source, bytes) else source
 
 

@@ -135,7 +135,7 @@ def _incomplete(verdict: Verdict) -> str:
 def read_certificate(path: str | os.PathLike[str]) -> Certificate:
     """The certificate in a file. Raises CertificateError."""
     FILE("path", path)
-    name = os.fspath(path)
+    name = os.fsdecode(path)
     try:
         data = decode_json(read_bounded(name, LIMIT))
     except OSError as error:

@@ -404,7 +404,7 @@ def write_inputs(given: GivenInputs, path: str | os.PathLike[str]) -> None:
 
 def read_inputs(path: str | os.PathLike[str]) -> GivenInputs:
     """The arrays of a file written by `numpy.savez`. Executes nothing. Raises InputsError."""
-    name = os.fspath(path)
+    name = os.fsdecode(path)
     if os.path.exists(name) and not os.path.isfile(name):
         raise InputsError(f"{name} is not a regular file")
     try:

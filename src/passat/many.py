@@ -116,7 +116,7 @@ def created(folders: Iterable[PathLike]) -> Iterator[None]:
         try:
             os.makedirs(folder, exist_ok=True)
         except OSError as error:
-            raise ArgumentError(f"the folder {os.fspath(folder)} of the results cannot be created: {error.strerror or error}") from error
+            raise ArgumentError(f"the folder {os.fsdecode(folder)} of the results cannot be created: {error.strerror or error}") from error
     try:
         yield
     finally:
@@ -130,18 +130,18 @@ def output_paths(models: Sequence[ModelLike], output: PathLike | Sequence[PathLi
     if output is None:
         return [None] * len(models)
     if isinstance(output, (str, os.PathLike)):
-        folder = os.fspath(output)
+        folder = os.fsdecode(output)
         if not folder:
             raise ArgumentError("output is empty; it names the folder of the results")
         if any(not isinstance(model, (str, os.PathLike)) for model in models):
             raise ArgumentError("output is a folder, and a model in memory has no file name: give a path for each result")
-        paths = [os.path.join(folder, os.path.basename(os.fspath(model))) for model in models]  # type: ignore[arg-type]  # they are paths
+        paths = [os.path.join(folder, os.path.basename(os.fsdecode(model))) for model in models]  # type: ignore[arg-type]  # they are paths
     else:
         argument_checks.sequence(argument_checks.PATH, "a folder, or a list of paths")("output", output)
-        paths = [os.fspath(path) for path in output]
+        paths = [os.fsdecode(path) for path in output]
         if len(paths) != len(models):
             raise ArgumentError(f"output has {counted(len(paths), 'path')} for {counted(len(models), 'model')}")
-    read = {os.path.realpath(model): os.fspath(model) for model in models if isinstance(model, (str, os.PathLike))}
+    read = {os.path.realpath(model): os.fsdecode(model) for model in models if isinstance(model, (str, os.PathLike))}
     taken: dict[str, int] = {}
     for number, path in enumerate(paths):
         place = os.path.realpath(path)
@@ -155,7 +155,7 @@ def output_paths(models: Sequence[ModelLike], output: PathLike | Sequence[PathLi
 
 
 def _name(model: ModelLike) -> str:
-    return os.fspath(model) if isinstance(model, (str, os.PathLike)) else IN_MEMORY
+    return os.fsdecode(model) if isinstance(model, (str, os.PathLike)) else IN_MEMORY
 
 
 def _portable(model: ModelLike, folder: PathLike | None, *, absolute: bool) -> AnyValue:
@@ -170,7 +170,7 @@ def _absolute(keywords: dict[str, AnyValue]) -> dict[str, AnyValue]:
 
     def absolute(value: AnyValue) -> AnyValue:
         if isinstance(value, (str, os.PathLike)):
-            return os.path.abspath(value)
+            return os.path.abspath(os.fsdecode(value))
         return [absolute(each) for each in value] if argument_checks.is_sequence(value) else value
 
     return {name: absolute(value) if name in _PATHS else value for name, value in keywords.items()}

@@ -84,13 +84,14 @@ class Result:
         from passat.ir.onnx.files import save_module  # needs onnx
 
         kind(PATH, "the path of a file")("path", path)
-        if not os.fspath(path):
+        path = os.fsdecode(path)
+        if not path:
             raise OnnxError("the path of the file to write is empty")
-        LOG.info("writing %s", os.fspath(path))
-        with self.report.clock("save"), about(self.report.source, os.fspath(path)):
+        LOG.info("writing %s", path)
+        with self.report.clock("save"), about(self.report.source, path):
             write_library(self.library, self.model, path)
-            self.former_data = save_module(self.model, os.fspath(path), folder=self._folder, check=self._accepted)
-        self.report.output = os.fspath(path)
+            self.former_data = save_module(self.model, path, folder=self._folder, check=self._accepted)
+        self.report.output = path
 
     def explain(self, node: str | None = None) -> "Explanation":
         """The provenance of all nodes, or of those with a name. Raises ExplainError for an unknown name, and if `optimize` ran without
@@ -118,7 +119,8 @@ class Result:
         Raises ValueError if `optimize` ran without `record=True`, OSError if the file cannot be written.
         """
         kind(PATH, "the path of a file")("path", path)
-        if not os.fspath(path):
+        path = os.fsdecode(path)
+        if not path:
             raise ArgumentError("the path of the file to write is empty")
         if self.record is None:
             raise ValueError("nothing was recorded for a page; use optimize(..., record=True)")

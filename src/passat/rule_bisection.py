@@ -13,6 +13,7 @@ from typing import Any as AnyValue
 from typing import NoReturn
 
 from passat.bisection import AS_GIVEN, MARGIN, open_subject, times
+from passat.ir.counting import counted
 from passat.ir.equality import structural_equal
 from passat.ir.expr import Function
 from passat.ir.long_words import listed
@@ -158,7 +159,9 @@ class RuleBisection:
             lines = [f"the rule {names[0]} makes it bad, {of}"]
         else:
             lines = [f"the rules {listed(names, len(names))} together make it bad, and no subset does, {of}"]
-        lines += [f"  {rule!r}  [{rule.source}]" for rule in self.rules]
+        for name in names:
+            first, *others = (rule for rule in self.rules if equation_of(rule.name) == name)
+            lines.append(f"  {first!r}  [{first.source}]" + (f", and {counted(len(others), 'similar form')}" if others else ""))
         if self.application is None:
             lines.append(f"it is bad before any application: {self.why}")
         else:

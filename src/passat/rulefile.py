@@ -67,7 +67,7 @@ def load_rules(path: str | os.PathLike[str]) -> list[type[RuleSet]]:
     may register its passes again. Raises RuleFileError if the file cannot be imported, has an invalid rule, or defines no rule set, pass or
     operator.
     """
-    file = Path(path)
+    file = Path(os.fsdecode(path))
     registered = _REGISTERED.setdefault(os.path.realpath(file), set())
     keys: set[str] = set()
     try:
@@ -146,7 +146,7 @@ def idle_passes(files: Iterable[str | os.PathLike[str]], steps: Iterable[Step]) 
             step = planned.get(name)
             if step is not None and step.reason is Reason.LEVEL and not isinstance(step.pass_, RulePass):
                 way_out = "a higher level, or requiring it by name, enables it"
-                sentences.append(f"{os.fspath(file)} registers the pass {name}, which does not run: {step.why}; {way_out}")
+                sentences.append(f"{os.fsdecode(file)} registers the pass {name}, which does not run: {step.why}; {way_out}")
         idle = [name for name in names if name not in planned]
         if len(idle) < len(names):
             idle = [name for name in idle if _has_place(get_entry(name))]
@@ -155,7 +155,7 @@ def idle_passes(files: Iterable[str | os.PathLike[str]], steps: Iterable[Step]) 
             how = f"a pipeline has to name {'it' if len(idle) == 1 else 'them'}"
             if all(get_entry(name).info for name in idle):  # those with required options are not inserted
                 how += ", or all passes of its `after` and `before`"
-            sentences.append(f"{os.fspath(file)} registers {what} not run: {how}")
+            sentences.append(f"{os.fsdecode(file)} registers {what} not run: {how}")
     return sentences
 
 

@@ -57,7 +57,7 @@ class CustomOpsError(PassatError, ValueError):
 @contextmanager
 def custom_operators(libraries: Sequence[str | os.PathLike[str]]) -> Iterator[None]:
     """Registers the custom operators of shared libraries with every session created in this context. Raises CustomOpsError, VerifyError."""
-    paths = [os.path.abspath(library) for library in libraries]
+    paths = [os.path.abspath(os.fsdecode(library)) for library in libraries]
     for path in paths:
         if not os.path.isfile(path):
             raise CustomOpsError(f"the library {path} of custom operators does not exist")
@@ -217,7 +217,7 @@ def _serialized(model: ModelSource) -> bytes | str:
     if isinstance(model, bytes):
         return model
     if isinstance(model, (str, os.PathLike)):
-        path = os.fspath(model)
+        path = os.fsdecode(model)
         own = path.startswith(("/dev/", "/proc/"))  # such as /dev/stdin, which is another file in a child process
         return os.path.realpath(path) if own else path
     data: bytes = model.SerializeToString()

@@ -70,6 +70,8 @@ def check_effects(given: Mapping[str, AnyValue], spell: Spelling = as_keyword) -
         raise ArgumentError("kernels join nodes outside of the rules, and cannot be explained or certified; drop one of the two")
     if given["verify"]:
         return
+    if timed and not kernels:
+        check_drawn(given["seed"], given["inputs"], spell)
     unused = ["allow_unverified", *([] if kernels else ["rtol", "atol", *([] if timed else ["inputs", "seed"])])]
     for name in unused:
         if given[name] is not None and given[name] != _UNSET.get(name):

@@ -217,14 +217,14 @@ def open_source(model: "ModelLike", folder: str | os.PathLike[str] | None) -> So
     if isinstance(model, (str, os.PathLike)):
         from passat.ir.onnx.files import read_model
 
-        path = os.fspath(model)
+        path = os.fsdecode(model)
         if folder is not None:
             raise ArgumentError(
-                f"folder={os.fspath(folder)!r} is for models in memory; the external data of {path} lies in the folder of its file"
+                f"folder={os.fsdecode(folder)!r} is for models in memory; the external data of {path} lies in the folder of its file"
             )
         return Source(path, read_model(path), os.path.dirname(path) or ".", in_file=True)
     proto, own = convert(model) or (_in_memory(model), None)
-    return Source(IN_MEMORY, proto, own if folder is None else os.fspath(folder), in_file=False)
+    return Source(IN_MEMORY, proto, own if folder is None else os.fsdecode(folder), in_file=False)
 
 
 def _in_memory(model: "ModelLike") -> "ModelProto":

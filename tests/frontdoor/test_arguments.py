@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import io
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 import passat
-from passat import Result, bisection, certificates, verify
+from passat import Result, bisection, certificates, feeds, verify
 from passat.ir import onnx as ir_onnx
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError
@@ -80,6 +81,24 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("passes.py").write_text(PASSES)
     Path("model.onnx").write_bytes(MODEL.SerializeToString())
     return tmp_path
+
+
+class _OfBytes(os.PathLike[AnyValue]):
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __fspath__(self) -> bytes:
+        return os.fsencode(self._path)
+
+
+def test_a_path_may_be_of_bytes(folder: Path) -> None:
+    result = passat.optimize(_OfBytes("model.onnx"), rules=_OfBytes("rules.py"), verify=False)
+    result.save(_OfBytes("out.onnx"))
+    assert (result.report.output, Path("out.onnx").exists()) == ("out.onnx", True)
+    [one] = passat.optimize_many([_OfBytes("model.onnx")], output=_OfBytes("results"), verify=False)
+    assert (one.error, Path("results/model.onnx").exists()) == (None, True)
+    with pytest.raises(feeds.InputsError, match="cannot be read"):
+        passat.optimize("model.onnx", inputs=_OfBytes("none.npz"))
 
 
 @pytest.mark.parametrize("form", [bytes, bytearray, memoryview, io.BytesIO])
@@ -261,6 +280,11 @@ def test_a_file_cannot_take_the_name_of_a_pass_of_passat(folder: Path) -> None:
         ({"candidates": 0}, ValueError, "candidates must be an integer of at least 1, not 0"),
         ({"candidates": 1.5}, TypeError, "candidates must be an integer of at least 1, not 1.5"),
         ({"opset": "13"}, TypeError, "opset must be an integer of at least 1, not '13'"),
+        (
+            {"choose": "time", "verify": False, "inputs": "x.npz", "seed": 3},
+            ValueError,
+            "seed=3 draws random inputs, and inputs gives them all; drop one of the two",
+        ),
         ({"seed": -1}, ValueError, "seed must be an integer of at least 0, not -1"),
         ({"seed": 1.5}, TypeError, "seed must be an integer of at least 0, not 1.5"),
         ({"folder": 3}, TypeError, "folder must be the path of a folder, not 3"),

@@ -314,6 +314,17 @@ def test_json_is_a_list_in_the_order_of_the_models() -> None:
     assert (done["source"], done["node_count_after"], done["output"]) == ("a.onnx", 1, "")
 
 
+@pytest.mark.parametrize("place", ["passat.settings.check_effects", "passat.cli.optimize.check_settings"])
+def test_json_is_a_list_if_an_interruption_comes_before_the_first_job(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pressed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(place, pressed)
+    result = run("a.onnx", "b.onnx", "--dry-run", "--json", code=130)
+    assert json.loads(result.stdout) == []
+    assert result.stderr.startswith("error: interrupted")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

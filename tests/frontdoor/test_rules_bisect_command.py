@@ -1,5 +1,6 @@
 """`passat rules bisect`: the rule, and its application, that makes a model wrong, larger, crash, or fail a command."""
 
+import dataclasses
 import json
 import math
 import os
@@ -92,6 +93,8 @@ def test_two_rules_that_are_bad_together() -> None:
     saved = save_bisection(bisection, "kept")
     assert run(*shlex.split(saved.command)[1:]).exit_code == 1
     assert str(bisection).startswith("the rules Pair.there and Pair.back together make it bad, and no subset does, of ")
+    forms = dataclasses.replace(bisection, rules=tuple(form for rule in bisection.rules for form in (rule, rule, rule)))
+    assert [", and 2 similar forms" in line for line in str(forms).splitlines()[1:4]] == [True, True, False], "a line for each rule"
 
 
 def test_applications_in_branches_are_distinguished() -> None:

@@ -63,13 +63,20 @@ def fail(message: str, code: int = FAILURE) -> NoReturn:
 
 
 @contextlib.contextmanager
-def errors(as_json: bool = False, outcome: str = "") -> Iterator[None]:
-    """Turns exceptions into one sentence and an exit code. `outcome` says what was written, or that nothing was."""
+def errors(as_json: bool = False, outcome: str = "", *, several: bool = False) -> Iterator[None]:
+    """Turns exceptions into one sentence and an exit code. `outcome` says what was written, or that nothing was. With `several` models, an
+    interruption prints an empty list as JSON."""
+
+    def interrupted(error: KeyboardInterrupt) -> None:
+        what, code = interruption(error)
+        if as_json and several:
+            print("[]")
+        end(f"{what}{'; ' + outcome if outcome else ''}", code, as_json and not several)
+
     try:
         yield
     except KeyboardInterrupt as error:
-        what, code = interruption(error)
-        end(f"{what}{'; ' + outcome if outcome else ''}", code, as_json)
+        interrupted(error)
     except SystemExit as error:  # from a pass or a rule file; its exit code could report success
         end(f"a rule file or pass ended the command: SystemExit: {error.code}{'; ' + outcome if outcome else ''}", FAILURE, as_json)
     except (BrokenPipeError, typer.Exit):
@@ -77,9 +84,8 @@ def errors(as_json: bool = False, outcome: str = "") -> Iterator[None]:
     except Exception as error:
         from passat.jobs import hidden_interruption
 
-        if interrupted := hidden_interruption(error):
-            what, code = interruption(interrupted)
-            end(f"{what}{'; ' + outcome if outcome else ''}", code, as_json)
+        if hidden := hidden_interruption(error):
+            interrupted(hidden)
         if os.environ.get(TRACEBACK):
             raise
         message, code = explain(error)

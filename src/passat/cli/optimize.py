@@ -175,7 +175,8 @@ def optimize(
 ) -> None:
     """Optimize ONNX models, compare the results with them, and write the results."""
     output, wanted, said = options.output, options.wanted, options.said
-    with errors(options.as_json, "nothing was written"):
+    is_list = len(models) > 1 or options.several.cluster is not None
+    with errors(options.as_json, "nothing was written", several=is_list):
         with collector_paused():
             from passat.settings import check_effects
 
@@ -192,8 +193,8 @@ def optimize(
                 option = as_option(key.removeprefix("rules."), chosen[key])
                 fail(f"{option} and --config {key}={value} contradict each other", USAGE)
         settings = options.settings
-    if len(models) > 1 or options.several.cluster is not None:
-        with errors(options.as_json):
+    if is_list:
+        with errors(options.as_json, several=True):
             _several(models, options, settings)
     else:
         _one(models[0], options, settings)
