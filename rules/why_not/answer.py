@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from passat.ir.counting import counted
 from passat.ir.long_words import listed, with_short_words
 from passat.ir.tensor import Tensor
+from passat.ir.types import TensorType
 from passat.rules.engine.bindings import Bindings
 from passat.rules.engine.grouping import Grouper
 from passat.rules.engine.symbols import TUPLE
@@ -256,12 +257,20 @@ def _of(view: View, whole: int, root: int) -> str:
     return "" if whole == root else f" of {view.describe(whole)}"
 
 
+def _is_same_axis(view: View, given: int, wanted: AnyValue, node: int) -> bool:
+    """True if an axis from the end and one from the front are one axis of the first operand of a node."""
+    of = view.graph.types[view.graph.operands[node][0]]
+    return isinstance(of, TensorType) and isinstance(wanted, int) and abs(given - wanted) == of.ndim
+
+
 def _failure(view: View, failure: Failure, root: int) -> str:
     """The mismatch of a part below the root."""
     graph, of = view.graph, _of(view, failure.whole, root)
     if failure.what == "attribute":
         name, wanted = failure.wanted
-        return f"{name}{of} is {failure.given!r}, not {wanted!r}"
+        same = name == "axis" and isinstance(failure.given, int) and _is_same_axis(view, failure.given, wanted, failure.whole)
+        accept = f", which is the same axis: axis=a with is_axis(a, {wanted}, ...) as a guard accepts both" if same else ""
+        return f"{name}{of} is {failure.given!r}, not {wanted!r}{accept}"
     if failure.what == "hole":
         name, wanted = failure.wanted
         return f"the attribute {name} is {wanted!r} in one place and {failure.given!r} in the other ({view.describe(failure.whole)})"

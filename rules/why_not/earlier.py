@@ -2,6 +2,7 @@
 each node when it is added, and reject it there."""
 
 from collections.abc import Container, Mapping, Sequence
+from typing import Final
 
 from passat.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from passat.ir.known import known_value
@@ -88,8 +89,21 @@ def absent(rule: Rule, before: Sequence[Ran], holding: Sequence[Ran]) -> list[Fi
         seen |= _ops(each.before)
         seen |= {symbol.op for run_trace in each.runs for symbol in run_trace.run.graph.symbols if symbol.op is not None}
     missing = {op: [ran for ran in before if op in _ops(ran.before)] for op in wanted if op not in seen}
-    never = [Finding(Kind.ABSENT, f"there is no {op.name} in the model") for op, had in missing.items() if not had]
+    names = {op.name for op in seen}
+    never = [Finding(Kind.ABSENT, f"there is no {op.name} in the model{_form_of(op, names)}") for op, had in missing.items() if not had]
     return never or [_gone(op, had[-1], holding[0]) for op, had in missing.items()]
+
+
+_FORMS: Final = {
+    "nn.matmul": ("nn.dense", "a product with a weight stored transposed, which op.nn.dense(x, w) matches"),
+    "add": ("nn.bias_add", "a sum with a vector along an axis, which op.nn.bias_add(x, b, ...) matches"),
+}
+"""Operators that models often have in place of one that a rule is written for, and how a rule matches them."""
+
+
+def _form_of(op: Op, seen: Container[str]) -> str:
+    other, words = _FORMS.get(op.name, ("", ""))
+    return f", but {other}: {words}" if other in seen else ""
 
 
 def _gone(op: Op, last: Ran, first: Ran) -> Finding:

@@ -887,6 +887,22 @@ def test_an_operator_that_the_model_never_had_is_named_before_one_that_was_folde
     assert found.line == "Tangent.of_relu: there is no tan in the model"
 
 
+def test_the_form_of_an_absent_operator_is_named() -> None:
+    class Doubled(RuleSet):
+        """Rules that miss other forms of what they match."""
+
+        product = (op.exp(x @ y) >> op.exp(x @ y) * 1.0).exploring()
+        softmax = op.nn.softmax(x, axis=1) >> op.exp(op.nn.log_softmax(x, axis=1))
+
+    made = ops.exp(ops.nn.dense(numbers((2, 3)), ops.nn.softmax(numbers((4, 3)), axis=-1)))
+    pipeline = Sequential([rule_pass(Doubled)])
+    module = IRModule.from_expr(func(made))
+    said = "there is no nn.matmul in the model, but nn.dense: a product with a weight stored transposed, which op.nn.dense(x, w) matches"
+    assert why_not("Doubled.product", module, pipeline=pipeline).findings[0].text == said
+    found = why_not("Doubled.softmax", module, pipeline=pipeline).findings[0].text
+    assert "axis is -1, not 1, which is the same axis: axis=a with is_axis(a, 1, ...) as a guard accepts both" in found
+
+
 def test_rules_of_passes_that_share_one_e_graph() -> None:
     module = IRModule.from_expr(func(NEGATED))
     found = why_not("Arithmetic.product_of_negatives", module, pipeline=small(), config={"rules.joint": True})
