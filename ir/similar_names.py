@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-_ALIKE: Final = 0.5
+_ALIKE: Final = 0.6
 """Similarity that the last parts of two names exceed: a common prefix alone makes no similar name."""
 
 
@@ -29,7 +29,7 @@ def did_you_mean(name: str, known: Iterable[str], most: int = 3) -> str:
     ('', '; did you mean nn.matmul?')
     """
     names = list(known)
-    alike = [one for one in names if one.count(".") == name.count(".") > 0]
+    alike = [one for one in names if one.count(".") == name.count(".")]
     near = same_names(name, names) or _close(name, alike, str.casefold, most) or _close(name, names, _last, most)
     near = near or [one for one in names if name and one.casefold().startswith(name.casefold())]
     return suggestion(near[:most])
