@@ -266,12 +266,13 @@ class PCall(Pattern):
                 if not isinstance(value, AttributeTerm):
                     raise RuleError(f"{op.name}(attrs=...) takes a hole or a computed mapping for all attributes, not {value!r}")
             elif isinstance(value, Pattern):
-                raise RuleError(f"{op.name}({name}=...) is an attribute: write attribute({name!r}) for a hole, not {value!r}")
+                of_constant = f", or scalar_of({value!r}) (passat.rules.guards) for its number" if isinstance(value, PConst) else ""
+                raise RuleError(f"{op.name}({name}=...) is an attribute: write attribute({name!r}) for a hole{of_constant}, not {value!r}")
             elif isinstance(value, Symbolic) and not isinstance(value, AttributeTerm):
                 raise RuleError(f"{op.name}({name}=...) is an attribute: write a value or attribute({name!r}); {value!r} is {value.kind}")
             elif name not in op.attr_params and not isinstance(op, OpaqueOp):
                 raise RuleError(f"{op.name} has no attribute {name!r}; it has: {', '.join(op.attr_params) or 'none'}")
-            elif isinstance(op, Op) and not _has_symbol(value):
+            elif isinstance(op, Op) and not has_symbol(value):
                 try:
                     self.attrs[name] = as_declared(op, name, value)
                 except TypeError as error:
@@ -316,8 +317,9 @@ def as_declared(op: Op, name: str, value: AnyValue) -> AnyValue:
         raise TypeError("the number is too large") from None
 
 
-def _has_symbol(value: AnyValue) -> bool:
-    return isinstance(value, Symbolic) or (isinstance(value, (tuple, list)) and any(map(_has_symbol, value)))
+def has_symbol(value: AnyValue) -> bool:
+    """True for holes and what is computed from them, and for sequences with some."""
+    return isinstance(value, Symbolic) or (isinstance(value, (tuple, list)) and any(map(has_symbol, value)))
 
 
 class PCase(Pattern):

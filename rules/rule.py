@@ -7,7 +7,23 @@ from typing import Any as AnyValue
 
 from passat.ir.similar_names import did_you_mean
 from passat.rules.guards import Guard
-from passat.rules.pattern import Computed, Pattern, PCall, PCase, PConst, PGet, PLiteral, PNumber, PTuple, PVar, RuleError, is_undeclared
+from passat.rules.pattern import (
+    AttrHole,
+    CaseValue,
+    Computed,
+    Pattern,
+    PCall,
+    PCase,
+    PConst,
+    PGet,
+    PLiteral,
+    PNumber,
+    PTuple,
+    PVar,
+    RuleError,
+    has_symbol,
+    is_undeclared,
+)
 from passat.rules.subterms import attr_holes, operator_names, pattern_parts, subterms, tensor_holes
 from passat.rules.symbolic import Symbolic, missing_attribute
 
@@ -117,6 +133,12 @@ class Rule:
         for node in subterms(self.lhs):
             if isinstance(node, PNumber) or (isinstance(node, PCall) and any(isinstance(value, Computed) for value in node.attrs.values())):
                 raise RuleError(f"{self._where()}: the left side computes a value; bind it to a hole and add a guard")
+            for name, value in node.attrs.items() if isinstance(node, PCall) else ():
+                if has_symbol(value) and not isinstance(value, (AttrHole, CaseValue)):
+                    raise RuleError(
+                        f"{self._where()}: the left side has {name}={value!r}; a hole stands for the whole attribute: write {name}=p with "
+                        "attribute('p'), and p[0] for a part of it on the right side and in guards"
+                    )
             if isinstance(node, PCall) and node.unnamed:
                 raise RuleError(
                     f"{self._where()}: the left side does not specify {node.unnamed[0]} of {node.op.name}: name it, or write `...` "

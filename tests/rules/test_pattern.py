@@ -1,5 +1,6 @@
 """Terms of rules: how they are built, displayed and compared, and which are rejected."""
 
+import re
 from typing import Any as AnyValue
 
 import pytest
@@ -166,3 +167,11 @@ def test_a_rule_error_is_a_value_error() -> None:
 def test_a_tensor_is_not_an_attribute() -> None:
     with pytest.raises(RuleError, match=r"transpose\(axes=...\) is an attribute: write attribute\('axes'\) for a hole, not x"):
         op.transpose(x, axes=x)
+    with pytest.raises(RuleError, match=r"for a hole, or scalar_of\(c\) \(passat.rules.guards\) for its number, not c"):
+        op.nn.leaky_relu(x, alpha=constant("c"))
+
+
+@pytest.mark.parametrize("axis", [(p,), (0, p), (p + 1,), (x.ndim,)])
+def test_a_hole_stands_for_a_whole_attribute(axis: object) -> None:
+    with pytest.raises(RuleError, match=re.escape(f"the left side has axis={axis!r}; a hole stands for the whole attribute")):
+        op.squeeze(op.abs(x), axis=axis) >> op.reshape(x, newshape=(-1,))
