@@ -22,6 +22,7 @@ from passat.ir.op import Op, get_op
 from passat.ir.traverse import children, with_children
 from passat.passmgr import FunctionPass, PassContext, PassInfo, register_pass
 from passat.rules.cost import cost_model, program_cost
+from passat.rules.passes.hoist_strides import hoist_strides
 from passat.rules.passes.selected_regions import RESHAPES, Region, completed, merged
 from passat.rules.passes.selections import selection
 from passat.rules.passes.simplify_shapes import in_each_function, own_nodes
@@ -36,7 +37,7 @@ _SINCE: Final = 12
 @dataclass(frozen=True)
 class HoistSelections(FunctionPass):
     """Selects positions of an axis before the products, normalizations and other calls that compute them row by row, where the program
-    reads no other positions of their results."""
+    reads no other positions of their results, and moves strides of 1x1 convolutions to the convolutions before them."""
 
     info = PassInfo(
         3, "HoistSelections", ["InferType"], provides=("types",), preserves=("types",), after=["SimplifyShapes"], before=["SlicesToSplit"]
@@ -49,11 +50,16 @@ class HoistSelections(FunctionPass):
             return func
         of_each = selects_each(mod)
         while (made := hoist_selections(func, of_each=of_each)) is not func:  # again for selections along a second axis
-            model = cost_model(ctx.get_config("rules.cost"), ctx.get_config("rules.machine"))
-            if not program_cost(made, model) < program_cost(func, model):
+            if not _is_cheaper(made, func, ctx):
                 break
             func = made
-        return func
+        made = hoist_strides(func)
+        return made if made is not func and _is_cheaper(made, func, ctx) else func
+
+
+def _is_cheaper(made: Function, func: Function, ctx: PassContext) -> bool:
+    model = cost_model(ctx.get_config("rules.cost"), ctx.get_config("rules.machine"))
+    return program_cost(made, model) < program_cost(func, model)
 
 
 class HoistSelectionsAgain(HoistSelections):
