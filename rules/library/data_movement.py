@@ -121,8 +121,7 @@ class Copies(RuleSet):
         axes=sliced_twice(a, b, x, "axes"),
     )
     concat_of_one = op.concatenate((x,), ...) >> x
-    broadcast_to_same = (op.broadcast_to(x, ...) >> x).when(same_type(x, op.broadcast_to(x, ...)))
-    tile_once = (op.tile(x, ...) >> x).when(same_type(x, op.tile(x, ...)))
+    broadcast_to_same = (_WIDE >> x).when(same_type(x, _WIDE))
     pad_nothing = (op.nn.pad(x, ..., pad_width=p) >> x).when(pads_nothing(p))
     split_into_one = (op.split(x, attrs=a)[0] >> x).when(one_part(x, op.split(x, attrs=a)))
     broadcast_operand = (_beside(_WIDE) >> _beside(x)).when(

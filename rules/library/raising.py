@@ -1,7 +1,8 @@
 """Raises normalizations, softmax and activations that exporters have decomposed, and simplifies powers and roots, which they contain.
 
 Operators: power sqrt rsqrt reciprocal multiply add subtract divide mean exp sum max reshape nn.instance_norm nn.group_norm nn.layer_norm
-nn.rms_norm nn.softmax erf tanh sigmoid clip log nn.gelu nn.swish nn.hard_swish nn.mish nn.softplus nn.hard_sigmoid.
+nn.rms_norm nn.softmax erf tanh sigmoid clip log nn.gelu nn.swish nn.hard_swish nn.mish nn.softplus nn.hard_sigmoid
+nn.prelu nn.leaky_relu maximum where greater greater_equal.
 
 The rules match the shortest forms, with commuted operands. Separate rules rewrite longer forms (a product with a reciprocal, a root as a
 power) to these (`Powers`). The writer emits operators that the target lacks in the node order that ONNX Runtime fuses.
@@ -21,8 +22,8 @@ from passat.ir.bounds import at_least
 from passat.ir.counting import counted
 from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.ops.emitting import shortest
-from passat.rules.guards import Reject, Term, computed, guard, has_dtype, is_all, is_float, is_not_empty, same_type
-from passat.rules.holes import cases
+from passat.rules.guards import Reject, Term, computed, guard, has_dtype, is_all, is_finite, is_float, is_not_empty, same_type
+from passat.rules.holes import cases, operator
 from passat.rules.library.arithmetic import is_not_constant
 from passat.rules.library.products import is_scalar
 from passat.rules.pattern import Pattern, attributes, constants, op, tensors
@@ -281,6 +282,9 @@ steepness = cases("steepness", "one", "scaled")
 _STEP = op.clip(x + 3.0, a_min=0.0, a_max=6.0)
 _SIXTH = 0.16666667
 """1 / 6 as files store it, in float32."""
+positive = operator("positive", "greater", "greater_equal")
+leaky = cases("leaky", "prelu", "maximum", "selected")
+_LEAKY = leaky(prelu=op.nn.prelu(x, c), maximum=op.maximum(x, x * c), selected=op.where(positive(x, 0.0), x, x * c))
 sixth = cases("sixth", "first", "inside", "last", "scaled_first", "scaled", "scaled_inside", "within", "scaled_within", "sigmoid")
 _HARD = sixth(
     first=(x / 6.0) * _STEP,
@@ -372,6 +376,11 @@ class RaiseOps(RuleSet):
             *sixth.only("scaled_first scaled scaled_inside scaled_within", is_about(c, 1 / 6, x)),
         )
         .inexact(_ROUNDS)
+    )
+    leaky_relu = (
+        (_LEAKY >> op.nn.leaky_relu(x, alpha=attribute_of(c)))
+        .when(has_dtype(x, "float32"), is_finite(c), *leaky.only("maximum", attribute_of(c) > 0, attribute_of(c) <= 1))
+        .inexact("the sign of 0")
     )
     softplus = (
         (op.log(op.exp(x) + 1.0) >> op.nn.softplus(x)).when(has_dtype(x, "float32")).inexact("an overflowing exponential is harmless")

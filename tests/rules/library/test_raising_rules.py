@@ -160,6 +160,13 @@ CASES |= {
     "RaiseOps.hard_swish[last]": case((rows * step) / splat(6.0), (rows * other_step) / splat(6.0), "a_max is 7.0"),
     "RaiseOps.hard_swish[scaled]": case((rows * step) * sixth, (rows * step) * splat(0.2), "is not 0.16666667"),
     "RaiseOps.hard_swish[scaled_inside]": case(rows * (step * sixth), rows * (step * splat(0.2)), "is not 0.16666667"),
+    "RaiseOps.leaky_relu[prelu]": case(
+        ops.nn.prelu(rows, splat(0.25, (1,))), ops.nn.prelu(wide, splat(0.25, (1,), "float64")), "the elements are float64"
+    ),
+    "RaiseOps.leaky_relu[maximum]": case(ops.maximum(rows, rows * splat(0.2)), ops.maximum(rows, rows * splat(-0.2)), "> 0"),
+    "RaiseOps.leaky_relu[selected]": case(
+        ops.where(ops.greater(rows, splat(0.0)), rows, rows * splat(0.2)), ops.where(ops.greater(rows, one), rows, rows * splat(0.2)), ""
+    ),
     "RaiseOps.softplus": case(ops.log(ops.exp(rows) + one), ops.log(ops.exp(rows) + rows), ""),
     "RaiseOps.mish": case(rows * ops.tanh(ops.nn.softplus(rows)), rows * ops.tanh(ops.exp(rows)), ""),
 }

@@ -128,7 +128,6 @@ CASES: dict[str, Case] = {
     ),
     "Copies.concat_of_one": case(ops.concatenate(tup(x)), ops.concatenate(tup(x, y)), ""),
     "Copies.broadcast_to_same": case(ops.broadcast_to(x, shape=(3,)), ops.broadcast_to(x, shape=(4, 2, 3)), "the types differ"),
-    "Copies.tile_once": case(ops.tile(x, reps=(1, 1)), ops.tile(x, reps=(2,)), "the types differ"),
     "Copies.pad_nothing": case(
         ops.nn.pad(x, pad_width=((0, 0), (0, 0))), ops.nn.pad(x, pad_width=((0, 1), (0, 0))), "pads by ((0, 1), (0, 0))"
     ),
