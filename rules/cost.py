@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib import import_module
@@ -14,6 +14,7 @@ from passat.ir.analysis import is_call_of
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.cost import memory_bound, view
 from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
+from passat.ir.onnx.opaque import WIDENING, OpaqueOp
 from passat.ir.op import Op, get_op
 from passat.ir.ops.linear import accepts_bias
 from passat.ir.passat_error import PassatError
@@ -26,6 +27,9 @@ EPSILON: Final = 1e-9
 """The minimum cost, also of free operators. Among equal programs the one with fewer nodes wins, and no cycle is free."""
 LARGEST: Final = 1e100
 """The maximum price, which keeps sums of prices finite."""
+UNFUSED: Final = 100.0
+"""Factor on the price of arithmetic on a dequantized weight. ONNX Runtime does not fold it when it loads the model, and no longer fuses
+DequantizeLinear with the product."""
 _SHOWN: Final = 200
 """Number of characters of types shown in messages."""
 
@@ -222,16 +226,22 @@ def _made_elsewhere(what: str) -> AnyValue:
     return getattr(import_module(module), function)()
 
 
+def dequantizes(op: Op, operands: Iterable[bool]) -> bool:
+    """True if a call on constants computes a dequantized weight: DequantizeLinear, or a call on a dequantized weight."""
+    return (isinstance(op, OpaqueOp) and op.op_type in WIDENING) or any(operands)
+
+
 def program_cost(root: Expr, model: CostModel) -> float:
     """The cost of a program, counting shared parts once."""
     return sum((cost for _, cost in call_costs(root, model)), 0.0)
 
 
 def call_costs(root: Expr, model: CostModel) -> list[tuple[Call, float]]:
-    """The calls of a program with their costs. Omits calls whose operands are all constants, since they are folded before the program runs.
-    A bias is nearly free if the product or convolution before it has no other reader; otherwise it costs an addition. Views are nearly
-    free, except results of a function, which are copied."""
+    """The calls of a program with their costs. Omits calls whose operands are all constants, since they are folded before the program runs,
+    except arithmetic on dequantized weights. A bias is nearly free if the product or convolution before it has no other reader; otherwise
+    it costs an addition. Views are nearly free, except results of a function, which are copied."""
     constant: set[int] = set()
+    dequantized: set[int] = set()
     found: list[tuple[Call, float]] = []
     nodes = post_order(root)
     along = _fused_biases(root, nodes)
@@ -241,10 +251,14 @@ def call_costs(root: Expr, model: CostModel) -> list[tuple[Call, float]]:
             constant.add(id(node))
         elif isinstance(node, Call) and isinstance(node.op, Op):
             known = [id(arg) in constant for arg in node.args]
+            types, result = [arg.checked_type for arg in node.args], node.checked_type
             if node.args and not node.op.stateful and all(known):
                 constant.add(id(node))
+                if dequantizes(node.op, (id(arg) in dequantized for arg in node.args)):
+                    dequantized.add(id(node))
+                    if node.op.elementwise:
+                        found.append((node, UNFUSED * price(model, node.op, types, result, node.attrs, known)))
                 continue
-            types, result = [arg.checked_type for arg in node.args], node.checked_type
             cost = price(model, node.op, types, result, node.attrs, known)
             if node.op.name == "nn.bias_add" and id(node) not in along:
                 cost = max(cost, price_apart(model, types, result, node.attrs.axis, known))

@@ -17,7 +17,7 @@ from passat.ir.bounded_read import decode_json, read_bounded
 from passat.ir.cost import view
 from passat.ir.ops.linear import takes_bias
 from passat.ir.passat_error import PassatError
-from passat.rules.cost import EPSILON, LARGEST, ConstantAware, CostModel, price, price_apart, price_copied
+from passat.rules.cost import EPSILON, LARGEST, UNFUSED, ConstantAware, CostModel, dequantizes, price, price_apart, price_copied
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.symbols import CONST_SYMBOL, REGION, Symbol
 
@@ -146,8 +146,8 @@ def _children(graph: Graph, classes: Sequence[int]) -> list[tuple[int, ...]]:
 
 def _costs(graph: Graph, space: Space, model: CostModel, results: Container[int]) -> tuple[list[float], dict[int, Bias]]:
     """The cost of each node itself, and the biases that may be fused; `results` are e-classes that the program
-    returns. Nodes other than calls, and calls on constants, are nearly free. The model is queried once per operator, types (which the graph
-    keeps alive) and, if it distinguishes them, constant operands."""
+    returns. Nodes other than calls, and calls on constants except arithmetic on dequantized weights, are nearly free. The model is queried
+    once per operator, types (which the graph keeps alive) and, if it distinguishes them, constant operands."""
     classes, default = space.classes, space.default
     payloads, types, constants = graph.payloads, graph.types, graph.constants
     type_of = [id(types[cls]) for cls in classes].__getitem__
@@ -155,16 +155,20 @@ def _costs(graph: Graph, space: Space, model: CostModel, results: Container[int]
     is_constant = constant.__getitem__
     aware = isinstance(model, ConstantAware)
     prices: dict[tuple[object, ...], float] = {}
+    dequantized: set[int] = set()
     costs: list[float] = []
     free: list[int] = []
     for node, (symbol, parts) in enumerate(zip(graph.symbols, space.children, strict=True)):
         op = symbol.op
+        folded, factor = op is None, 1.0
         if parts and constant[parts[0]] and all(map(is_constant, parts)) and _is_plain(symbol):
             if default[classes[node]] == node:
                 constant[classes[node]] = True
-            free.append(node)
-            costs.append(EPSILON)
-        elif op is None:
+            folded = True
+            if op is not None and dequantizes(op, map(dequantized.__contains__, parts)):
+                dequantized.add(classes[node])
+                folded, factor = not op.elementwise, UNFUSED
+        if op is None or folded:
             free.append(node)
             costs.append(EPSILON)
         else:
@@ -179,7 +183,7 @@ def _costs(graph: Graph, space: Space, model: CostModel, results: Container[int]
                 )
             if op.cost is view and classes[node] in results:
                 cost = max(cost, price_copied(model, types[classes[node]]))
-            costs.append(cost)
+            costs.append(factor * cost)
     little = 1e-3 * min(prices.values(), default=1.0)
     if little < EPSILON:  # in the units of this model, free nodes would cost more than calls
         for node in free:

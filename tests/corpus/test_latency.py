@@ -182,3 +182,16 @@ def norms(model: onnx.ModelProto, path: Path) -> int:
     options.log_severity_level = 4
     onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return sum(node.op_type in ("LayerNormalization", "SimplifiedLayerNormalization") for node in onnx.load(path).graph.node)
+
+
+def test_scales_do_not_move_to_dequantized_weights(tmp_path: Path) -> None:
+    """ONNX Runtime fuses DequantizeLinear with the product that reads it, but not past a Mul."""
+    random = np.random.default_rng(0)
+    weights = {"w": random.integers(-8, 8, (32, 16)).astype(np.int8), "s": np.full((2, 16), 0.01, np.float32), "c": np.float32(0.25)}
+    body = "d = DequantizeLinear <axis = 0, block_size = 16> (w, s) m = MatMul(x, d) n = Mul(m, c) y = Softmax(n)"
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> g (float[n, t, 32] x) => (float[n, t, 16] y) {{ {body} }}')
+    model.graph.initializer.extend(numpy_helper.from_array(np.asarray(value), name) for name, value in weights.items())
+    optimize(model).save(tmp_path / "after.onnx")
+    nodes = {node.output[0]: node.op_type for node in onnx.load(tmp_path / "after.onnx").graph.node}
+    products = [node for node in onnx.load(tmp_path / "after.onnx").graph.node if node.op_type in ("MatMul", "Gemm")]
+    assert [nodes.get(node.input[1]) for node in products] == ["DequantizeLinear"]
