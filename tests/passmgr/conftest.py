@@ -13,7 +13,7 @@ from passat.passmgr import registry
 
 @contextmanager
 def _sandbox() -> Iterator[None]:
-    registry.list_passes()  # modules that are imported inside would stay unregistered
+    passmgr_options.list_configs()  # modules that are imported inside would stay unregistered
     entries, options, sources = dict(registry._ENTRIES), dict(passmgr_options._OPTIONS), list(registry._SOURCES)
     try:
         yield
