@@ -412,7 +412,7 @@ def test_the_keywords_are_those_of_the_settings() -> None:
     assert [(one.name, one.default) for one in keywords] == [(field.name, field.default) for field in dataclasses.fields(Settings)]
     assert str(shown["opt_level"]) == "opt_level: int | None = None"
     assert optimized(model=MODEL).report.node_count_before == 2
-    with pytest.raises(TypeError, match=r"^optimize\(\) got an unexpected keyword argument 'pases'; did you mean passes or opset\?$"):
+    with pytest.raises(TypeError, match=r"^optimize\(\) got an unexpected keyword argument 'pases'; did you mean passes\?$"):
         optimized(pases="InferType")
     with pytest.raises(TypeError, match=r"^optimize\(\) takes 1 positional argument but 2 were given$"):
         passat.optimize(MODEL, "InferType")  # type: ignore[call-arg, arg-type]  # a mistake
