@@ -37,7 +37,7 @@ def _hoisted(function: Function) -> Function:
     whole: set[int] = set()
     while True:
         steps = _read(order, function.body, whole)
-        lost = {id(node) for node in order if steps[id(node)] != _ALL and not _is_cheaper(node, steps)}
+        lost = _lost(order, steps)
         if not lost:
             break
         whole |= lost
@@ -69,9 +69,18 @@ def _read(order: Sequence[Expr], root: Expr, whole: set[int]) -> dict[int, Steps
     return steps
 
 
-def _is_cheaper(node: Expr, steps: dict[int, Steps]) -> bool:
-    """False for elementwise calls all of whose operands are computed as a whole."""
-    return _is_convolution(node) or any(steps[id(part)] == steps[id(node)] for part in children(node))
+def _lost(order: Sequence[Expr], steps: dict[int, Steps]) -> set[int]:
+    """The elementwise calls all of whose operands are computed as a whole. Operands come first, so one walk finds all calls of a chain."""
+    lost: set[int] = set()
+    for node in order:
+        read = steps[id(node)]
+        if (
+            read != _ALL
+            and not _is_convolution(node)
+            and not any(steps[id(part)] == read and id(part) not in lost for part in children(node))
+        ):
+            lost.add(id(node))
+    return lost
 
 
 def _rebuilt(node: Expr, steps: dict[int, Steps], made: dict[int, Expr], fewer: dict[tuple[int, Steps], Expr]) -> Expr:

@@ -69,3 +69,21 @@ def test_the_pass_hoists_strides_if_rounding_may_change() -> None:
     assert "avg_pool2d" in str(HoistSelections()(module)["main"])
     with PassContext(config={"rules.math": "exact"}):
         assert HoistSelections()(module) is module
+
+
+def test_a_chain_without_convolutions_is_walked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    walks = 0
+    read = hoist_strides.__globals__["_read"]
+
+    def counted(*args: object) -> object:
+        nonlocal walks
+        walks += 1
+        return read(*args)
+
+    monkeypatch.setitem(hoist_strides.__globals__, "_read", counted)
+    out: Expr = X
+    for _ in range(50):
+        out = ops.tanh(out)
+    function = func(ops.nn.conv2d(out, POINT, strides=(2, 2)), X, POINT)
+    assert hoist_strides(function) is function
+    assert walks == 2
