@@ -16,6 +16,7 @@ from passat.ir.cost import memory_bound, view
 from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from passat.ir.onnx.opaque import WIDENING, OpaqueOp
 from passat.ir.op import Op, get_op
+from passat.ir.op_attributes import OpPattern
 from passat.ir.ops.linear import accepts_bias
 from passat.ir.passat_error import PassatError
 from passat.ir.traverse import children, post_order
@@ -231,6 +232,11 @@ def dequantizes(op: Op, operands: Iterable[bool]) -> bool:
     return (isinstance(op, OpaqueOp) and op.op_type in WIDENING) or any(operands)
 
 
+def is_arithmetic(op: Op) -> bool:
+    """True for elementwise operators, products, convolutions and normalizations, but not for views and copies."""
+    return op.elementwise or op.pattern == OpPattern.OUT_ELEMWISE_FUSABLE
+
+
 def program_cost(root: Expr, model: CostModel) -> float:
     """The cost of a program, counting shared parts once."""
     return sum((cost for _, cost in call_costs(root, model)), 0.0)
@@ -256,7 +262,7 @@ def call_costs(root: Expr, model: CostModel) -> list[tuple[Call, float]]:
                 constant.add(id(node))
                 if dequantizes(node.op, (id(arg) in dequantized for arg in node.args)):
                     dequantized.add(id(node))
-                    if node.op.elementwise:
+                    if is_arithmetic(node.op):
                         found.append((node, UNFUSED * price(model, node.op, types, result, node.attrs, known)))
                 continue
             cost = price(model, node.op, types, result, node.attrs, known)

@@ -17,7 +17,18 @@ from passat.ir.bounded_read import decode_json, read_bounded
 from passat.ir.cost import view
 from passat.ir.ops.linear import takes_bias
 from passat.ir.passat_error import PassatError
-from passat.rules.cost import EPSILON, LARGEST, UNFUSED, ConstantAware, CostModel, dequantizes, price, price_apart, price_copied
+from passat.rules.cost import (
+    EPSILON,
+    LARGEST,
+    UNFUSED,
+    ConstantAware,
+    CostModel,
+    dequantizes,
+    is_arithmetic,
+    price,
+    price_apart,
+    price_copied,
+)
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.symbols import CONST_SYMBOL, REGION, Symbol
 
@@ -167,7 +178,7 @@ def _costs(graph: Graph, space: Space, model: CostModel, results: Container[int]
             folded = True
             if op is not None and dequantizes(op, map(dequantized.__contains__, parts)):
                 dequantized.add(classes[node])
-                folded, factor = not op.elementwise, UNFUSED
+                folded, factor = not is_arithmetic(op), UNFUSED
         if op is None or folded:
             free.append(node)
             costs.append(EPSILON)

@@ -195,3 +195,16 @@ def test_scales_do_not_move_to_dequantized_weights(tmp_path: Path) -> None:
     nodes = {node.output[0]: node.op_type for node in onnx.load(tmp_path / "after.onnx").graph.node}
     products = [node for node in onnx.load(tmp_path / "after.onnx").graph.node if node.op_type in ("MatMul", "Gemm")]
     assert [nodes.get(node.input[1]) for node in products] == ["DequantizeLinear"]
+
+
+def test_products_of_dequantized_weights_are_not_computed_in_each_run(tmp_path: Path) -> None:
+    """Nothing folds a product of dequantized weights, and ONNX Runtime fuses only those with an activation."""
+    random = np.random.default_rng(0)
+    weights = {"v": random.integers(-127, 127, (16, 128)), "w": random.integers(-127, 127, (128, 16))}
+    body = "dv = DequantizeLinear (v, s) dw = DequantizeLinear (w, s) m = MatMul(x, dv) y = MatMul(m, dw)"
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> g (float[n, 16] x) => (float[n, 16] y) {{ {body} }}')
+    model.graph.initializer.append(numpy_helper.from_array(np.asarray(0.01, np.float32), "s"))
+    model.graph.initializer.extend(numpy_helper.from_array(value.astype(np.int8), name) for name, value in weights.items())
+    optimize(model).save(tmp_path / "after.onnx")
+    first = [node.input[0] for node in onnx.load(tmp_path / "after.onnx").graph.node if node.op_type == "MatMul"]
+    assert first == ["x", "m"]
