@@ -161,6 +161,8 @@ class ThreadState(threading.local):
 class _Running(ThreadState, Generic[_R]):
     def __init__(self) -> None:
         self.open: list[_R] = []
+        self.around: list[int] = []
+        """For each entered context, how many passes ran when it was entered: a pass may enter one with the instruments around it."""
         self.done = 0
         """The position in a plan of the last pass that started."""
 
@@ -180,9 +182,13 @@ class RunInstrument(PassInstrument, Generic[_R]):
     def end(self, run: _R, mod: "IRModule", info: PassInfo, error: BaseException | None) -> None:
         """Called after a pass."""
 
+    def enter_pass_ctx(self) -> None:
+        """Remembers the passes of this thread that run around the context."""
+        self._running.around.append(len(self._running.open))
+
     def exit_pass_ctx(self) -> None:
-        """Forgets the running passes of this thread."""
-        self._running.open.clear()
+        """Forgets the passes of this thread that run in the context."""
+        del self._running.open[self._running.around.pop() if self._running.around else 0 :]
 
     def run_before_pass(self, mod: "IRModule", info: PassInfo) -> None:
         """Begins a run."""
@@ -227,8 +233,10 @@ class PassProgress(RunInstrument[tuple[PassEvent, float, bool]]):
         self._stages = {} if plan is None else plan.stages
 
     def enter_pass_ctx(self) -> None:
-        """Resets the position in the plan."""
-        self._running.done = 0
+        """Resets the position in the plan, except for a context that a pass enters."""
+        super().enter_pass_ctx()
+        if not self._running.open:
+            self._running.done = 0
 
     def begin(self, mod: "IRModule", info: PassInfo) -> tuple[PassEvent, float, bool]:
         """Reports that a pass starts."""

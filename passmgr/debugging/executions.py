@@ -53,12 +53,19 @@ class ExecutionTracker(PassInstrument):
         """The running pipelines, outermost first, each with the passes that started in it."""
         self.failed: Execution | None = None
         """The execution that raised; None once another pass begins, since the exception was caught."""
+        self._contexts = 0
         self._nested = 0
         self._given: IRModule | None = None
 
     def enter_pass_ctx(self) -> None:
-        """Starts again."""
-        ExecutionTracker.__init__(self)
+        """Starts again, except for a context that a pass enters."""
+        if not self._contexts:
+            ExecutionTracker.__init__(self)
+        self._contexts += 1
+
+    def exit_pass_ctx(self) -> None:
+        """Counts the contexts that are entered."""
+        self._contexts -= 1
 
     @property
     def running(self) -> Execution | None:
@@ -169,7 +176,8 @@ class PassLimit(ExecutionTracker):
     def enter_pass_ctx(self) -> None:
         """Starts again."""
         super().enter_pass_ctx()
-        self.vetoed = []
+        if not self.executions:
+            self.vetoed = []
 
     def should_run(self, mod: "IRModule", info: PassInfo) -> bool:
         """Whether the limit has not been reached."""

@@ -15,7 +15,7 @@ import passat
 from passat.cli.app import app
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
-from passat.passmgr import PassContext, PassInfo, PassInstrument, function_pass, module_pass
+from passat.passmgr import InferType, PassContext, PassInfo, PassInstrument, function_pass, module_pass
 from passat.passmgr.debugging.replaying import read_reproducer
 from tests.frontdoor.small_pipeline import SMALL
 
@@ -167,6 +167,17 @@ def test_the_guilty_pass_is_looked_for_in_the_same_settings() -> None:
     with PassContext(3, disabled_pass=["Disabled"], instruments=[Watch("Vetoed")]), pytest.raises(passat.MismatchError) as caught:
         passat.optimize(model(), passes=pipeline)
     assert str(caught.value).endswith("the difference comes from the pass Guilty")
+
+
+def test_a_pass_that_enters_its_context_again_is_named() -> None:
+    @module_pass(opt_level=0, name="Loses")
+    def loses(mod: IRModule, ctx: PassContext) -> IRModule:
+        with ctx:
+            InferType()(mod)
+        return IRModule({})
+
+    with pytest.raises(passat.PassError, match=r"^the pass Loses failed: .*it removed the function @main; before it ran: InferType$"):
+        passat.optimize(model(), passes=[InferType(), loses])
 
 
 def test_a_reproducer_has_the_same_settings(tmp_path: Path) -> None:

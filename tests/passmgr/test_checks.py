@@ -17,6 +17,7 @@ from passat.passmgr import (
     Pass,
     PassContext,
     PassInstrument,
+    PassProgress,
     Sequential,
     VerifyEach,
     function_pass,
@@ -131,6 +132,21 @@ def test_inherited(mod: IRModule) -> None:
 def test_as_an_instrument_of_ones_own(mod: IRModule) -> None:
     with PassContext(instruments=[ImmutableModuleCheck()]), pytest.raises(RuntimeError, match=r"modified in pass: sneaky"):
         sneaky(mod)
+
+
+def test_a_pass_that_enters_its_context_again(mod: IRModule) -> None:
+    @module_pass(opt_level=0)
+    def guilty(mod: IRModule, ctx: PassContext) -> IRModule:
+        with ctx:
+            same(mod)
+        mod["main"] = Function(mod["main"].params, -mod["main"].body)
+        return mod
+
+    events: list[str] = []
+    instruments: list[PassInstrument] = [PassProgress(lambda event: events.append(str(event))), ImmutableModuleCheck()]
+    with PassContext(instruments=instruments), pytest.raises(RuntimeError, match=r"modified in pass: guilty"):
+        guilty(mod)
+    assert events == ["running guilty", "running same", "finished same", "finished guilty"]
 
 
 def test_the_option_is_a_bool() -> None:
