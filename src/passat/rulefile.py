@@ -99,7 +99,8 @@ def _check_none_outside(file: Path, module: ModuleType, sets: Iterable[type[Rule
     """Raises RuleFileError for a rule of the file that no set has, which would never run."""
     held = {(id(rule.lhs), id(rule.rhs)) for rules in sets for rule in rules.rules}  # further guards make another rule
     for name, value in vars(module).items():
-        for rule in value if isinstance(value, (list, tuple, set, frozenset)) else [value]:
+        parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple, set, frozenset)) else [value]
+        for rule in parts:
             if isinstance(rule, Rule) and (id(rule.lhs), id(rule.rhs)) not in held and rule.source.rpartition(":")[0] == file.name:
                 raise RuleFileError(
                     f"{file}, line {rule.source.rpartition(':')[2]}: {name} has the rule [{rule!r}], which no set has, so "

@@ -126,8 +126,9 @@ def test_a_rule_outside_of_a_set_is_an_error(tmp_path: Path) -> None:
     head = "from passat.rules import RuleSet, op, tensors\nx, y = tensors('x y')\nshared = x - x + y >> y\n"
     held = "class Mine(RuleSet):\n    first = shared\n"
     assert [rule.name for [rule] in load_rules(write(tmp_path, head + held))] == ["Mine.first"]
-    for outside in ("lost = op.negative(op.negative(x)) >> x\n", "lost = [op.negative(op.negative(x)) >> x]\n"):
-        text = error_of(write(tmp_path, head + held + outside))
+    rule = "op.negative(op.negative(x)) >> x"
+    for outside in (rule, f"[{rule}]", f"{{'some': {rule}}}"):
+        text = error_of(write(tmp_path, f"{head}{held}lost = {outside}\n"))
         assert "line 6: lost has the rule [negative(negative(x)) -> x], which no set has, so it would never run" in text
 
 
