@@ -88,7 +88,7 @@ class Check:
         raise NotImplementedError
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class WrongValue(Check):
     """True if a model computes other values than the original."""
 
@@ -105,7 +105,7 @@ class WrongValue(Check):
         return None if report.equal is None else report.mismatch
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Slower(Check):
     """True if a model takes longer on ONNX Runtime than the original, with all optimizations and one thread.
 
@@ -144,7 +144,7 @@ class Slower(Check):
         return all(each > self.doubt for each in differences) or all(each < -self.doubt for each in differences)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Larger(Check):
     """True if a model has more nodes than the original, or more bytes by a factor of more than 1 + `margin`.
 
@@ -173,7 +173,7 @@ def _size(model: "ModelProto") -> tuple[int, int]:
     return node_count(histogram(model)), bytes_of(model)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Crash(Check):
     """True if ONNX Runtime fails on a model, when loading it or running it on random inputs and the user's, or if it ends its process."""
 
@@ -193,7 +193,7 @@ class Crash(Check):
         return (reference.ended or reference.skipped or complaint).replace("the original", "the model")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Command(Check):
     """True if a command fails on a model. The path of the model replaces `{}`, or is the last argument.
 
