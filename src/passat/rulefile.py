@@ -19,7 +19,8 @@ from passat.ir.passat_error import PassatError
 from passat.passmgr.pass_info import PassInfo
 from passat.passmgr.planning.plan import Reason, Step
 from passat.passmgr.registry import PassEntry, collect_registrations, get_entry, name_and_options, own_name
-from passat.rules import RuleError, RuleSet
+from passat.rules import RuleError, RuleSet, guards, range_guards
+from passat.rules import __all__ as rule_names
 from passat.rules.rule import Rule
 from passat.rules.rule_pass import RulePass
 
@@ -211,7 +212,17 @@ def _compiled(source: bytes, name: str) -> CodeType:
 def _reason(error: BaseException) -> str:
     """The reason as a sentence."""
     kind = "" if isinstance(error, RuleError) else f"{type(error).__name__}: "
-    return kind + (" ".join(str(error).split()) or "no reason given")
+    return kind + (" ".join(str(error).split()) or "no reason given") + (_import_of(error.name) if type(error) is NameError else "")
+
+
+def _import_of(name: str | None) -> str:
+    """The import of a name of the rule language that a file lacks, as of the guards that `passat rules check` proposes."""
+    if name in rule_names:
+        return f"; add: from passat.rules import {name}"
+    for module in (guards, range_guards):
+        if name and getattr(vars(module).get(name), "__module__", None) == module.__name__:
+            return f"; add: from {module.__name__} import {name}"
+    return ""
 
 
 def _beside(error: BaseException, folder: str, file: str) -> str:

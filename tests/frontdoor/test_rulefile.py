@@ -175,3 +175,17 @@ def test_an_unknown_operator_is_named_with_the_nearest(tmp_path: Path) -> None:
 
 def test_a_pattern_without_a_right_side_is_rejected(tmp_path: Path) -> None:
     assert "needs a right side" in error_of(write(tmp_path, HEAD + "    bad = op.negative(x)\n"))
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [("cases", "passat.rules"), ("is_not_empty", "passat.rules.guards"), ("never_nan", "passat.rules.range_guards")],
+)
+def test_a_missing_name_of_the_rule_language_comes_with_its_import(tmp_path: Path, name: str, module: str) -> None:
+    assert error_of(write(tmp_path, f"\n{name}(1)\n")).endswith(
+        f"line 2: NameError: name '{name}' is not defined; add: from {module} import {name}"
+    )
+
+
+def test_other_missing_names_come_without_an_import(tmp_path: Path) -> None:
+    assert error_of(write(tmp_path, "np.pi\n")).endswith("NameError: name 'np' is not defined")
