@@ -256,21 +256,22 @@ def call_costs(root: Expr, model: CostModel) -> list[tuple[Call, float]]:
         if isinstance(node, Constant):
             constant.add(id(node))
         elif isinstance(node, Call) and isinstance(node.op, Op):
-            known = [id(arg) in constant for arg in node.args]
-            types, result = [arg.checked_type for arg in node.args], node.checked_type
+            known, factor = [id(arg) in constant for arg in node.args], 1.0
             if node.args and not node.op.stateful and all(known):
                 constant.add(id(node))
-                if dequantizes(node.op, (id(arg) in dequantized for arg in node.args)):
-                    dequantized.add(id(node))
-                    if is_arithmetic(node.op):
-                        found.append((node, UNFUSED * price(model, node.op, types, result, node.attrs, known)))
-                continue
+                if not dequantizes(node.op, (id(arg) in dequantized for arg in node.args)):
+                    continue
+                dequantized.add(id(node))
+                if not is_arithmetic(node.op):
+                    continue
+                factor = UNFUSED
+            types, result = [arg.checked_type for arg in node.args], node.checked_type
             cost = price(model, node.op, types, result, node.attrs, known)
             if node.op.name == "nn.bias_add" and id(node) not in along:
                 cost = max(cost, price_apart(model, types, result, node.attrs.axis, known))
             if node.op.cost is view and id(node) in results:
                 cost = max(cost, price_copied(model, result))
-            found.append((node, cost))
+            found.append((node, factor * cost))
         elif isinstance(node, (Tuple, TupleGetItem)):
             parts = node.fields if isinstance(node, Tuple) else (node.tuple_value,)
             if all(id(part) in constant for part in parts):
