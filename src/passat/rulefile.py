@@ -97,16 +97,17 @@ def load_rules(path: str | os.PathLike[str]) -> list[type[RuleSet]]:
 
 
 def _check_none_outside(file: Path, module: ModuleType, sets: Iterable[type[RuleSet]]) -> None:
-    """Raises RuleFileError for a rule of the file that no set has, which would never run."""
+    """Raises RuleFileError for a rule of the file that no set has, which would never run. A set may take some rules of a collection."""
     held = {(id(rule.lhs), id(rule.rhs)) for rules in sets for rule in rules.rules}  # further guards make another rule
     for name, value in vars(module).items():
         parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple, set, frozenset)) else [value]
-        for rule in parts:
-            if isinstance(rule, Rule) and (id(rule.lhs), id(rule.rhs)) not in held and rule.source.rpartition(":")[0] == file.name:
-                raise RuleFileError(
-                    f"{file}, line {rule.source.rpartition(':')[2]}: {name} has the rule [{rule!r}], which no set has, so "
-                    "it would never run: make it an attribute of a class derived from passat.rules.RuleSet"
-                )
+        rules = [part for part in parts if isinstance(part, Rule)]
+        own = next((rule for rule in rules if rule.source.rpartition(":")[0] == file.name), None)
+        if own is not None and not any((id(rule.lhs), id(rule.rhs)) in held for rule in rules):
+            raise RuleFileError(
+                f"{file}, line {own.source.rpartition(':')[2]}: {name} has the rule [{own!r}], which no set has, so "
+                "it would never run: make it an attribute of a class derived from passat.rules.RuleSet"
+            )
 
 
 def file_of(rules: type[RuleSet]) -> str | None:

@@ -130,6 +130,9 @@ def test_a_rule_outside_of_a_set_is_an_error(tmp_path: Path) -> None:
     for outside in (rule, f"[{rule}]", f"{{'some': {rule}}}"):
         text = error_of(write(tmp_path, f"{head}{held}lost = {outside}\n"))
         assert "line 6: lost has the rule [negative(negative(x)) -> x], which no set has, so it would never run" in text
+    some = f"from passat.rules.rule_set import RuleSetMeta\nall_of = {{'some': {rule}, 'unused': x - x + y >> y}}\n"
+    made = "Made = RuleSetMeta('Made', (RuleSet,), {'__module__': __name__, 'some': all_of['some']})\n"
+    assert [rule.name for [rule] in load_rules(write(tmp_path, head + held + some + made))[1:]] == ["Made.some"], "a set may take a part"
 
 
 HEAD = (
