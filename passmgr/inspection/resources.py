@@ -6,59 +6,55 @@ import sys
 import threading
 import tracemalloc
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Any as AnyValue
 
-from passat.ir.walks import preorder
-from passat.passmgr.instruments import PassInstrument, ThreadState
+from passat.passmgr.instruments import RunInstrument, ThreadState
 from passat.passmgr.pass_info import PassInfo, StageInfo
 
 if TYPE_CHECKING:
     from passat.ir.module import IRModule
 
 
-class Run(Protocol):
-    """One run of a pass, with nested runs."""
+class _Run:
+    """A run of a pass inside of others: its depth, and the stage that it is directly in; whether it has ended, and by an exception."""
 
-    info: PassInfo
-    children: list[Self]
+    __slots__ = ("depth", "done", "failed", "info", "stage")
+
+    def __init__(self, info: PassInfo, around: "Sequence[_Run]") -> None:
+        self.info = info
+        self.depth = len(around)
+        self.stage = around[-1].info.name if around and isinstance(around[-1].info, StageInfo) else ""
+        self.done = self.failed = False
 
 
-_R = TypeVar("_R", bound=Run)
-
-
-class RunTree(ThreadState, Generic[_R]):
-    """The measurements of one thread: finished and open runs of the current context, and the runs of the last context."""
+class _Started(ThreadState):
+    """The runs of the current context in a thread, and those of the last one, in the order of their start."""
 
     def __init__(self) -> None:
-        self.runs: list[_R] = []
-        self.open: list[_R] = []
-        self.finished: list[_R] = []
-
-    def begin(self, run: _R) -> None:
-        """Starts a run inside the current one."""
-        (self.open[-1].children if self.open else self.runs).append(run)
-        self.open.append(run)
-
-    def leave(self) -> None:
-        """Ends the context; its runs are kept until the next one."""
-        self.finished, self.runs, self.open = self.runs, [], []
-
-    def walk(self) -> Iterator[tuple[_R, int]]:
-        """The runs of the current or last context in the order of their start, with their nesting depth."""
-        roots = [(run, 0) for run in self.runs or self.finished]
-        return preorder(roots, lambda at: [(child, at[1] + 1) for child in at[0].children])
+        self.runs: list[AnyValue] = []
+        self.last: list[AnyValue] = []
 
 
-def in_stages(runs: Iterable[tuple[_R, int]]) -> Iterator[tuple[_R, int, str]]:
-    """Runs of `RunTree.walk`, each with its depth and the name of the stage that it is directly in."""
-    around: list[PassInfo] = []
-    for run, depth in runs:
-        del around[depth:]
-        yield run, depth, around[-1].name if around and isinstance(around[-1], StageInfo) else ""
-        around.append(run.info)
+class _Measurement(RunInstrument[AnyValue]):
+    """Base class of instruments that measure each run of a pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._started = _Started()
+
+    def exit_pass_ctx(self) -> None:
+        """Ends the measurement; its runs are kept until the next one."""
+        super().exit_pass_ctx()
+        if not self._running.open:
+            self._started.runs, self._started.last = [], self._started.runs
+
+    def _ended(self) -> list[AnyValue]:
+        """The finished runs of the current context, or of the last one."""
+        return [run for run in self._started.runs or self._started.last if run.done]
 
 
 class PassTime(NamedTuple):
@@ -74,18 +70,13 @@ class PassTime(NamedTuple):
     stage: str = ""
 
 
-class _TimedRun:
-    __slots__ = ("children", "end", "failed", "info", "start")
+class _TimedRun(_Run):
+    __slots__ = ("seconds", "start")
 
-    def __init__(self, info: PassInfo) -> None:
-        self.info = info
-        self.children: list[_TimedRun] = []
-        self.failed = False
-        self.end = 0.0
+    def __init__(self, info: PassInfo, around: Sequence[_Run]) -> None:
+        super().__init__(info, around)
+        self.seconds = 0.0
         self.start = perf_counter()
-
-    def time(self, depth: int, stage: str) -> PassTime:
-        return PassTime(self.info.name, 0.0 if stage else self.end - self.start, depth, self.failed, stage)
 
 
 class _Latest(threading.local):
@@ -104,12 +95,11 @@ class _Render:
 
 
 def _render(instrument: "PassTimingInstrument | None") -> str:
-    profile = None if instrument is None else instrument._profile
-    if instrument is None or profile is None or not profile.runs:
+    if instrument is None or not instrument._started.runs:
         said = "no passes have been profiled, did you enable pass profiling? Leaving the context clears what render() prints"
         warnings.warn(f"{said}; render_times(instrument.timings) prints it then", stacklevel=2)
         return ""
-    if profile.open:
+    if instrument._running.open:
         raise RuntimeError("cannot print pass profile while still in a pass!")
     return render_times(instrument.timings)
 
@@ -146,7 +136,7 @@ def render_times(times: Sequence[PassTime], show: Callable[[float], str] = _micr
     return "".join(lines)
 
 
-class PassTimingInstrument(PassInstrument):
+class PassTimingInstrument(_Measurement):
     """Measures the time of every pass. `render()` returns TVM's text; as in TVM, call it before the context is exited. `timings` remain
     available.
 
@@ -162,13 +152,13 @@ class PassTimingInstrument(PassInstrument):
     """
 
     def __init__(self) -> None:
-        self._profile: RunTree[_TimedRun] = RunTree()
+        super().__init__()
         _LATEST.instrument = self
 
     @property
     def timings(self) -> list[PassTime]:
         """This thread's finished runs of the current or last context, in the order of their start."""
-        return [run.time(depth, stage) for run, depth, stage in in_stages(self._profile.walk()) if run.end]
+        return [PassTime(run.info.name, 0.0 if run.stage else run.seconds, run.depth, run.failed, run.stage) for run in self._ended()]
 
     render = _Render()
     """`render() -> str`: one line per run, nested ones indented by tabs: `name: total [without nested] (% of all; % of the enclosing run)`.
@@ -179,32 +169,19 @@ class PassTimingInstrument(PassInstrument):
 
     def enter_pass_ctx(self) -> None:
         """Makes this the instrument of `PassTimingInstrument.render()`."""
+        super().enter_pass_ctx()
         _LATEST.instrument = self
 
-    def exit_pass_ctx(self) -> None:
-        """Ends the measurement; `timings` are kept until the next one."""
-        self._profile.leave()
-
-    def run_before_pass(self, mod: "IRModule", info: PassInfo) -> None:
+    def begin(self, mod: "IRModule", info: PassInfo) -> _TimedRun:
         """Starts timing a run."""
-        profile = self._profile  # RunTree.begin inlined: the call would cost a tenth of a pass
-        run = _TimedRun(info)
-        (profile.open[-1].children if profile.open else profile.runs).append(run)
-        profile.open.append(run)
+        run = _TimedRun(info, self._running.open)
+        self._started.runs.append(run)
+        return run
 
-    def run_after_pass(self, mod: "IRModule", info: PassInfo) -> None:
+    def end(self, run: _TimedRun, mod: "IRModule", info: PassInfo, error: BaseException | None) -> None:
         """Stops timing the run."""
-        now = perf_counter()
-        opened = self._profile.open
-        if opened:  # empty if the instrument was added while the pass was running
-            opened.pop().end = now
-
-    def pass_failed(self, mod: "IRModule", info: PassInfo, error: BaseException) -> None:
-        """Stops timing a run that raised."""
-        opened = self._profile.open
-        if opened:
-            opened[-1].failed = True
-            opened.pop().end = perf_counter()
+        run.seconds = perf_counter() - run.start
+        run.done, run.failed = True, error is not None
 
 
 class PassMemory(NamedTuple):
@@ -225,13 +202,11 @@ class PassMemory(NamedTuple):
     stage: str = ""
 
 
-class _SizedRun:
-    __slots__ = ("allocated", "children", "done", "failed", "info", "peak", "record", "resident", "traced")
+class _SizedRun(_Run):
+    __slots__ = ("allocated", "peak", "record", "resident", "traced")
 
-    def __init__(self, info: PassInfo) -> None:
-        self.info = info
-        self.children: list[_SizedRun] = []
-        self.done = self.failed = False
+    def __init__(self, info: PassInfo, around: Sequence[_Run]) -> None:
+        super().__init__(info, around)
         self.traced = tracemalloc.is_tracing()
         self.allocated = tracemalloc.get_traced_memory()[0] if self.traced else 0
         self.peak = self.allocated
@@ -260,7 +235,7 @@ def _note_peak() -> None:
         tracemalloc.reset_peak()
 
 
-class PassMemoryInstrument(PassInstrument):
+class PassMemoryInstrument(_Measurement):
     """Measures the memory of passes. Runs are recorded per thread, but memory is that of the whole process.
 
     Allocations by Python and NumPy are measured if `tracemalloc` is running. With `trace=True` it is started while a context with the
@@ -276,25 +251,19 @@ class PassMemoryInstrument(PassInstrument):
     """
 
     def __init__(self, trace: bool = False) -> None:
+        super().__init__()
         self._trace = trace
         self._entered = 0
-        self._started = False
-        self._profile: RunTree[_SizedRun] = RunTree()
+        self._traces = False
 
     @property
     def runs(self) -> list[PassMemory]:
         """This thread's finished runs of the current or last context, in the order of their start."""
         found: list[PassMemory] = []
-        for run, depth, stage in in_stages(self._profile.walk()):
-            if run.done:
-                resident, record, allocated, peak = (0, 0, 0, 0) if stage else (run.resident, run.record, run.allocated, run.peak)
-                known = run.traced
-                found.append(
-                    PassMemory(
-                        *(run.info.name, resident, record, allocated if known else None, peak if known else None),
-                        *(depth, run.failed, stage),
-                    )
-                )
+        for run in self._ended():
+            resident, record, allocated, peak = (0, 0, 0, 0) if run.stage else (run.resident, run.record, run.allocated, run.peak)
+            allocated, peak = (allocated, peak) if run.traced else (None, None)
+            found.append(PassMemory(run.info.name, resident, record, allocated, peak, run.depth, run.failed, run.stage))
         return found
 
     def render(self) -> str:
@@ -306,46 +275,40 @@ class PassMemoryInstrument(PassInstrument):
 
     def enter_pass_ctx(self) -> None:
         """Starts tracemalloc if requested and not running."""
+        super().enter_pass_ctx()
         with _LOCK:
             if self._trace and not self._entered and not tracemalloc.is_tracing():
                 tracemalloc.start()
-                self._started = True
+                self._traces = True
             self._entered += 1
 
     def exit_pass_ctx(self) -> None:
         """Ends the measurement, and tracemalloc if it was started for it; `runs` are kept until the next measurement."""
+        open_ = list(self._running.open)
+        super().exit_pass_ctx()
         with _LOCK:
-            for run in self._profile.open:
+            for run in open_[len(self._running.open) :]:
                 _OPEN.pop(id(run), None)
             self._entered = max(0, self._entered - 1)
-            if self._started and not self._entered:
+            if self._traces and not self._entered:
                 tracemalloc.stop()
-                self._started = False
-        self._profile.leave()
+                self._traces = False
 
-    def run_before_pass(self, mod: "IRModule", info: PassInfo) -> None:
+    def begin(self, mod: "IRModule", info: PassInfo) -> _SizedRun:
         """Starts measuring a run."""
         with _LOCK:
             _note_peak()
-            run = _SizedRun(info)
+            run = _SizedRun(info, self._running.open)
             _OPEN[id(run)] = run
-        self._profile.begin(run)
+        self._started.runs.append(run)
+        return run
 
-    def run_after_pass(self, mod: "IRModule", info: PassInfo) -> None:
+    def end(self, run: _SizedRun, mod: "IRModule", info: PassInfo, error: BaseException | None) -> None:
         """Stops measuring the run."""
-        self._end(False)
-
-    def pass_failed(self, mod: "IRModule", info: PassInfo, error: BaseException) -> None:
-        """Stops measuring a run that raised."""
-        self._end(True)
-
-    def _end(self, failed: bool) -> None:
-        if self._profile.open:  # empty if the instrument was added while the pass was running
-            run = self._profile.open.pop()
-            with _LOCK:
-                _note_peak()
-                _OPEN.pop(id(run), None)
-                run.end(failed)
+        with _LOCK:
+            _note_peak()
+            _OPEN.pop(id(run), None)
+            run.end(error is not None)
 
 
 def _line(run: PassMemory) -> str:

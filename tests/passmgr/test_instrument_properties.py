@@ -70,7 +70,7 @@ def test_enter_and_exit_balance_and_the_stack_is_restored(scripts: list[set[str]
     except BoomError:
         raised = True
     assert PassContext.current() is before
-    assert not timing._profile.open
+    assert not timing._running.open
     used = {point for script in scripts for point in script}
     if not used & {"enter", "should", "before", "after", "exit"}:
         assert raised == fails
