@@ -107,6 +107,24 @@ class NodeTraces:
             expr = self._rebuilt[expr]
         return expr in self._made or expr in self._elsewhere
 
+    def maker(self, expr: Expr) -> tuple[str, str]:
+        """The rule that made an expression; without a rule, the last pass that made or rewrote it. Both are empty for an expression of the
+        input. An expression that passes only rebuilt has the rule of the first one."""
+        by = ""
+        while True:
+            if expr in self._made:
+                number, node = self._made[expr]
+                run = self.runs[number]
+                before = run.graph.origins[node]
+                if node in run.provenance:
+                    return run.provenance[node][0], ""
+            else:
+                by = by or (self._elsewhere[expr][1].pass_name if expr in self._elsewhere else "")
+                before = self._rebuilt.get(expr)
+            if before is None or before is expr:
+                return "", by
+            expr = before
+
     def of_result(self, body: Expr, place: int) -> NodeTrace:
         """The trace of a result of a body: of its replacement for the original expression."""
         needs: list[_Key] = []

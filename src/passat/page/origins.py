@@ -17,11 +17,9 @@ from passat.ir.types import TupleType
 from passat.page.texts import type_text
 from passat.report import NOT_COUNTED, Report
 from passat.rules.cost import CostModel, call_costs
-from passat.rules.engine.graph import Graph, operands_of
-from passat.rules.engine.symbols import CALL, GET, TUPLE
 from passat.rules.engine.trace import Run
 from passat.rules.provenance.node_traces import NodeTraces
-from passat.rules.provenance.pass_trace import PassEvent, counterparts, expressions, identity_of, is_only_rebuilt
+from passat.rules.provenance.pass_trace import PassEvent, identity_of
 from passat.rules.rule import without_operators
 from passat.written_as_read import written_as_read
 
@@ -65,47 +63,36 @@ class Place(NamedTuple):
 
 
 class Origins:
-    """The origins of the expressions of all runs, by identity. The runs keep the expressions alive.
-
-    The rule that added an e-node first made it. A node that later passes only rebuild with other operands keeps its rule. `pass_events` are
-    the passes around the runs. Passes without runs are walks: their nodes follow from the modules before and after them.
-    """
+    """The origins of the expressions of all runs: the rules and passes that made them, and their e-classes. The runs keep the expressions
+    alive. `pass_events` are the passes around the runs."""
 
     def __init__(self, runs: Sequence[Run], pass_events: Sequence[PassEvent] = ()) -> None:
-        self.places: dict[int, Place] = {}
-        self._rules: dict[int, str] = {}
-        self._passes: dict[int, str] = {}
-        self._named: dict[object, str] = {}
+        self._traces = NodeTraces(runs, pass_events)
         self._runs = runs
+        self._places: dict[int, Place] = {}
         self._nodes: dict[int, list[tuple[int, int]]] = {}
         self._alike: dict[object, list[tuple[int, int]]] = {}
         self._applied: dict[int, dict[int, list[str]]] = {}
-        walks = [each for each in pass_events if each.first == each.end and each.before is not each.after]
         for number, run in enumerate(runs):
-            while walks and walks[0].end <= number:
-                self._walk(walks.pop(0))
             for key, node in run.graph.ids.items():
                 self._see(key, number, run, node)
                 self._nodes.setdefault(key, []).append((number, node))
                 origin = run.graph.origins[node]
                 if origin is not None and identity_of(origin) is not None:
                     self._alike.setdefault(identity_of(origin), []).append((number, node))
-            if run.choice is not None:
-                self._follow(number, run, run.choice)
-        for walk in walks:
-            self._walk(walk)
+            for expr, cls in () if run.choice is None else run.extracted():
+                self._see(id(expr), number, run, cls)
 
-    def rule_of(self, expr: Expr | None) -> str:
-        """The rule that made an expression; "" if none is known."""
-        if expr is None:
-            return ""
-        return self._rules.get(id(expr)) or self._named.get(identity_of(expr), "")
+    def rule_of(self, expr: Expr) -> str:
+        """The rule that made an expression; "" if none is known. A node that later passes only rebuild with other operands keeps its
+        rule."""
+        return without_operators(self._traces.maker(expr)[0])
 
-    def pass_of(self, expr: Expr | None) -> str:
-        """The pass without rules that made or rebuilt an expression; "" if none is known."""
-        return "" if expr is None else self._passes.get(id(expr), "")
+    def pass_of(self, expr: Expr) -> str:
+        """The pass without rules that made or rebuilt an expression; "" if none is known, or if a rule made it."""
+        return self._traces.maker(expr)[1]
 
-    def place_of(self, expr: Expr | None) -> Place | None:
+    def place_of(self, expr: Expr) -> Place | None:
         """The e-class to show for an expression: the one in which another e-node was extracted, else that of the last e-graph with
         alternatives, else that of the last e-graph at all."""
         for number, node in self._nodes_of(expr):
@@ -113,9 +100,9 @@ class Origins:
             cls = run.graph.find(node)
             if run.choice is not None and run.choice.get(cls, node) != node and cls in run.graph.members:
                 return Place(number, cls)
-        return self.places.get(id(expr))
+        return self._places.get(id(expr))
 
-    def replaced_by(self, expr: Expr | None) -> list[str]:
+    def replaced_by(self, expr: Expr) -> list[str]:
         """The rules whose right side was extracted in place of an expression."""
         for number, node in self._nodes_of(expr):
             run = self._runs[number]
@@ -129,15 +116,13 @@ class Origins:
                 return found
         return []
 
-    def is_constant(self, expr: Expr | None) -> bool:
+    def is_constant(self, expr: Expr) -> bool:
         """True if some e-graph has the expression in an e-class with a constant."""
         runs = self._runs
         return any(runs[number].graph.find(node) in runs[number].graph.constants for number, node in self._nodes_of(expr))
 
-    def _nodes_of(self, expr: Expr | None) -> list[tuple[int, int]]:
+    def _nodes_of(self, expr: Expr) -> list[tuple[int, int]]:
         """The e-nodes of an expression, each with its run, including those from before a pass rebuilt it."""
-        if expr is None:
-            return []
         return list(dict.fromkeys([*self._nodes.get(id(expr), ()), *self._alike.get(identity_of(expr), ())]))
 
     def _rules_at(self, number: int, cls: int) -> list[str]:
@@ -153,63 +138,10 @@ class Origins:
                         rules.append(name)
         return self._applied[number].get(cls, [])
 
-    def _walk(self, walk: PassEvent) -> None:
-        """Finds the nodes that a pass without rules made. Nodes that it only rebuilt keep their origin."""
-        old = set(expressions(walk.before))
-        found = counterparts(walk.before, walk.after)
-        for expr in expressions(walk.after):
-            if expr in old:
-                continue
-            earlier = found.get(expr)
-            self._note_as(expr, self.rule_of(earlier))
-            who = self.pass_of(earlier) if earlier is not None and is_only_rebuilt(expr, found) else walk.name
-            if who:
-                self._passes.setdefault(id(expr), who)
-            if id(earlier) in self.places:
-                self.places.setdefault(id(expr), self.places[id(earlier)])
-
     def _see(self, key: int, number: int, run: Run, node: int) -> None:
         cls = run.graph.find(node)
-        if key not in self.places or cls in run.graph.members:
-            self.places[key] = Place(number, cls)
-
-    def _follow(self, number: int, run: Run, choice: Mapping[int, int]) -> None:
-        """Walks a result together with the e-nodes that were extracted for it."""
-        graph = run.graph
-        pending: list[tuple[Expr, int]] = [(run.result, graph.find(run.root))]
-        seen: set[int] = set()
-        while pending:
-            expr, cls = pending.pop()
-            node = choice.get(cls)
-            if node is None or id(expr) in seen:
-                continue
-            seen.add(id(expr))
-            self._see(id(expr), number, run, node)
-            self._note(expr, run, node)
-            if graph.symbols[node].kind in (CALL, TUPLE, GET) and _is(expr, graph, node):
-                pending += [(part, graph.find(operand)) for part, operand in zip(operands_of(expr), graph.operands[node], strict=True)]
-
-    def _note(self, expr: Expr, run: Run, node: int) -> None:
-        rule = without_operators(run.provenance.get(node, ("", 0))[0])
-        origin = run.graph.origins[node]
-        if not rule and origin is not None:
-            rule = self.rule_of(origin)
-            if not rule and self.pass_of(origin):
-                self._passes.setdefault(id(expr), self.pass_of(origin))
-        self._note_as(expr, rule)
-
-    def _note_as(self, expr: Expr, rule: str) -> None:
-        if rule:
-            self._rules[id(expr)] = rule
-            name = identity_of(expr)
-            if name is not None:
-                self._named[name] = rule
-
-
-def _is(expr: Expr, graph: Graph, node: int) -> bool:
-    """True if an expression has the operator and the number of operands of an e-node."""
-    symbol = graph.symbols[node]
-    return len(operands_of(expr)) == len(graph.operands[node]) and (not isinstance(expr, Call) or expr.op is symbol.op)
+        if key not in self._places or cls in run.graph.members:
+            self._places[key] = Place(number, cls)
 
 
 class Side:
