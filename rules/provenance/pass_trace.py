@@ -10,7 +10,8 @@ from passat.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from passat.ir.module import IRModule
 from passat.ir.op import Op
 from passat.ir.traverse import post_order
-from passat.passmgr import PassInfo, PassInstrument, StageInfo
+from passat.passmgr import PassInfo, StageInfo
+from passat.passmgr.instruments import RunInstrument
 from passat.rules.engine.graph import Decision, Graph, operands_of
 from passat.rules.engine.symbols import CONST, TUPLE
 from passat.rules.engine.trace import Application, Trace
@@ -29,21 +30,23 @@ class PassEvent(NamedTuple):
     parts: tuple[str, ...]
 
 
-class PassTrace(PassInstrument):
+class PassTrace(RunInstrument[tuple[IRModule, int, int]]):
     """Records the passes that run, in order; `trace` records their saturations."""
 
     def __init__(self, trace: Trace) -> None:
+        super().__init__()
         self.trace = trace
         self.events: list[PassEvent] = []
-        self._open: list[tuple[IRModule, int, int]] = []
 
-    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Records the start of a pass."""
-        self._open.append((mod, len(self.events), len(self.trace.runs)))
+    def begin(self, mod: IRModule, info: PassInfo) -> tuple[IRModule, int, int]:
+        """Remembers the start of a pass."""
+        return mod, len(self.events), len(self.trace.runs)
 
-    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Records the result of a pass, unless it consists of recorded passes; those of a stage count as one."""
-        before, count, first = self._open.pop()
+    def end(self, run: tuple[IRModule, int, int], mod: IRModule, info: PassInfo, error: BaseException | None) -> None:
+        """Records the result of a pass, unless it raised or consists of recorded passes; those of a stage count as one."""
+        before, count, first = run
+        if error is not None:
+            return
         parts: tuple[str, ...] = (info.name,)
         if isinstance(info, StageInfo):
             parts = tuple([each.name for each in self.events[count:]])

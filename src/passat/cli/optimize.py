@@ -1,14 +1,13 @@
 """`passat optimize` with one model, or with several: then one line for each, and a failure does not stop the others."""
 
 import contextlib
-import enum
 import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 from typing import Any as AnyValue
 
 import typer
@@ -35,29 +34,6 @@ if TYPE_CHECKING:
     from passat.many import Optimized
 
 
-class CostChoice(enum.StrEnum):
-    """The named cost models."""
-
-    ROOFLINE = "roofline"
-    NODES = "nodes"
-    MEASURED = "measured"
-
-
-class MathChoice(enum.StrEnum):
-    """What rules may do to floating-point values."""
-
-    EXACT = "exact"
-    REASSOCIATE = "reassociate"
-    FINITE = "finite"
-
-
-class Choose(enum.StrEnum):
-    """The criterion of the final choice."""
-
-    COST = "cost"
-    TIME = "time"
-
-
 @dataclass(frozen=True, kw_only=True)
 class SettingOptions:
     """The options that are keywords of `passat.optimize`."""
@@ -73,12 +49,12 @@ class SettingOptions:
         ),
     ] = None
     choose: Annotated[
-        Choose,
+        Literal["cost", "time"],
         typer.Option(
             help="Criterion of the final choice: the cost, or the time on ONNX Runtime, among several candidates and the input",
             rich_help_panel=SEARCH,
         ),
-    ] = Choose.COST
+    ] = "cost"
     candidates: Annotated[
         int | None,
         typer.Option(min=1, metavar="K", help="With --choose time: maximum number of candidates (default: 4)", rich_help_panel=SEARCH),
@@ -126,10 +102,11 @@ class OptimizeOptions:
     compared: CompareOptions
     inspected: InspectionOptions
     cost: Annotated[
-        CostChoice | None, typer.Option(help="Cost model; measured: seconds of each operator on ONNX Runtime", rich_help_panel=SEARCH)
+        Literal["roofline", "nodes", "measured"] | None,
+        typer.Option(help="Cost model; measured: seconds of each operator on ONNX Runtime", rich_help_panel=SEARCH),
     ] = None
     math: Annotated[
-        MathChoice | None,
+        Literal["exact", "reassociate", "finite"] | None,
         typer.Option(
             help="What rules may do to floating-point values (rules.math): exact: nothing; reassociate (the default): change rounding, "
             "and turn infinities and NaN into each other in regrouped sums; finite: also assume that no value is infinite or NaN",
@@ -161,7 +138,7 @@ class OptimizeOptions:
     def config(self) -> dict[str, str]:
         """The options of the passes that have options of their own here."""
         choices = {"rules.cost": self.cost, "rules.math": self.math}
-        return {key: choice.value for key, choice in choices.items() if choice is not None}
+        return {key: choice for key, choice in choices.items() if choice is not None}
 
     @property
     def settings(self) -> dict[str, AnyValue]:

@@ -1,10 +1,10 @@
 """`passat order`, `passat passes` and `passat config`: the plan, the registered passes, and their options."""
 
-import enum
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal, get_args
 from typing import Any as AnyValue
 
 import typer
@@ -24,23 +24,14 @@ _IN_CODE: Final = frozenset({"Trace"})
 """Types of values that can only be created in Python."""
 
 
-class Format(enum.StrEnum):
-    """The output form of a plan."""
-
-    TEXT = "text"
-    JSON = "json"
-    SVG = "svg"
-
-
-_ENDINGS: Final = {
-    ".txt": Format.TEXT,
-    ".json": Format.JSON,
-    ".svg": Format.SVG,
-}
+Format = Literal["text", "json", "svg"]
+"""The output form of a plan."""
+_ENDINGS: Final[Mapping[str, Format]] = {".txt": "text", ".json": "json", ".svg": "svg"}
+_FORMS: Final = ", ".join(get_args(Format))
 
 FormatOption = Annotated[
     Format | None,
-    typer.Option("--format", metavar="FORM", help=f"Format: {', '.join(Format)} (default: by the ending of FILE; text without a FILE)"),
+    typer.Option("--format", metavar="FORM", help=f"Format: {_FORMS} (default: by the ending of FILE; text without a FILE)"),
 ]
 FileOption = Annotated[
     Path | None, typer.Option("-o", "--output", metavar="FILE", help="File to write to (default: standard output)", show_default=False)
@@ -96,25 +87,21 @@ def passes(
 
 def _form(format: Format | None, output: Path | None, as_json: bool) -> Format:
     """The requested format. Ends the command if two were requested, or the file name has no known ending."""
-    if as_json and format not in (None, Format.JSON):
+    if as_json and format not in (None, "json"):
         fail(f"--json and --format {format} contradict each other", USAGE)
     by_ending = None if output is None else _ENDINGS.get(output.suffix.lower())
-    if as_json and by_ending not in (None, Format.JSON):
+    if as_json and by_ending not in (None, "json"):
         fail(f"--json and -o {output} contradict each other", USAGE)
     if output is not None:
-        format = format or (Format.JSON if as_json else by_ending)
+        format = format or ("json" if as_json else by_ending)
         if format is None:
             endings = ", ".join(_ENDINGS)
-            fail(f"-o {output}: the file ending is not one of {endings}; use one of these, or --format: {', '.join(Format)}", USAGE)
-    return format or (Format.JSON if as_json else Format.TEXT)
+            fail(f"-o {output}: the file ending is not one of {endings}; use one of these, or --format: {_FORMS}", USAGE)
+    return format or ("json" if as_json else "text")
 
 
 def _put(plan: "Plan", format: Format, output: Path | None) -> None:
-    forms = {
-        Format.TEXT: plan.to_text,
-        Format.JSON: plan.to_json,
-        Format.SVG: plan.to_svg,
-    }
+    forms = {"text": plan.to_text, "json": plan.to_json, "svg": plan.to_svg}
     text = forms[format]().rstrip("\n") + "\n"
     if output is None:
         print(text, end="")
