@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Any as AnyValue
 from typing import NoReturn
 
-from passat.bisection import AS_GIVEN, MARGIN, open_subject, times
+from passat.bisection import AS_GIVEN, open_subject, times
 from passat.ir.counting import counted
 from passat.ir.equality import structural_equal
 from passat.ir.expr import Function
 from passat.ir.long_words import listed
 from passat.ir.module import IRModule
 from passat.ir.text.printer import pretty_print
+from passat.model_checks import MARGIN
 from passat.passmgr import AlreadyTrueError, BisectError, FlappingError, NeverTrueError
 from passat.passmgr.debugging.bisect import CannotTellError
 from passat.passmgr.debugging.reproducer import context_data

@@ -20,13 +20,14 @@ from dataclasses import asdict, replace
 from typing import Any as AnyValue
 from typing import Final, NamedTuple
 
-from passat.bisection import CHECKS, INPUTS_NAME, CheckError, make_check, read_leniently, save_programs
+from passat.bisection import INPUTS_NAME, read_leniently, save_programs
 from passat.crash import keep_model, kept_path, require_rules
 from passat.feeds import GivenInputs, read_inputs, write_inputs
 from passat.ir.long_words import listed
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, read_model, save
 from passat.judging import Closeness
+from passat.model_checks import CHECKS, CheckError, make_check
 from passat.passmgr import PassContext, ReproducerError, Sequential
 from passat.passmgr.debugging.bisect import PassRaisedError
 from passat.passmgr.debugging.replaying import read_form

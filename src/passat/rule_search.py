@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any as AnyValue
 from typing import Final, NamedTuple, TypeAlias
 
-from passat.bisection import Check
 from passat.crash import FailureWatch
 from passat.ir.module import IRModule
+from passat.model_checks import Check
 from passat.passmgr import PassContext, Sequential
 from passat.passmgr.debugging.bisect import PassRaisedError, first_true
 from passat.rules.engine.limits import interruptible

@@ -18,12 +18,12 @@ from typer.testing import CliRunner, Result
 import passat
 from passat import apart
 from passat.apart import ApartSession, EndedError, RejectedError
-from passat.bisection import CheckError, Slower
 from passat.cli.app import app
 from passat.ir.onnx import from_onnx
 from passat.ir.op import Op
 from passat.kernels import settings_of_threads
 from passat.measure import Measured
+from passat.model_checks import CheckError, Slower
 from passat.passmgr import module_pass
 from passat.report import MismatchError, UnverifiedError
 from passat.runner import Runner, loads

@@ -15,11 +15,12 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import passat.choose
 from passat import relay
-from passat.bisection import READ_AND_WRITTEN, CheckError, Command, Crash, Slower, WrongValue, find_guilty, make_check, read_leniently
+from passat.bisection import READ_AND_WRITTEN, find_guilty, read_leniently
 from passat.choose import Times
 from passat.ir.expr import Call, Expr, Function, RefCreate, RefRead, Var
 from passat.ir.module import IRModule
 from passat.ir.onnx import from_onnx, to_onnx
+from passat.model_checks import CheckError, Command, Crash, Slower, WrongValue, make_check
 from passat.passmgr import Pass, PassContext, Sequential, bisect_passes, module_pass
 from passat.rules import RuleSet, op, rule_pass, tensor
 from passat.runner import Runner, VerifyError

@@ -250,7 +250,7 @@ def test_times_near_the_limit_are_undecided(monkeypatch: pytest.MonkeyPatch) -> 
         seconds = 1.0 + 0.04 * (19 - histogram(named[0][1]).get("Relu", 0))
         return [Timing("the input", 1.0), Timing("the model", seconds)], None
 
-    monkeypatch.setattr("passat.bisection.race", times)
+    monkeypatch.setattr("passat.model_checks.race", times)
     data = found(chain(), "--rules", "wrong.py", "--check", "slower")
     assert data["application"]["candidates"] == [2, 3, 4]
     assert data["why"] == "it takes 1.16 s where the original takes 1 s, 1.16 times as long"

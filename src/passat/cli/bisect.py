@@ -101,8 +101,8 @@ def _bisect(
 ) -> None:
     """Searches, and prints the result, as JSON on request. `write` writes it to a folder, and returns what it wrote as data and as text;
     `unsaved` replaces this data if nothing is written."""
-    from passat.bisection import check_used
     from passat.ir.onnx import OnnxError
+    from passat.model_checks import check_used
     from passat.runner import custom_operators
     from passat.settings import Variant
 
