@@ -16,34 +16,16 @@ from passat.ir.expr import Call, Expr, Var
 from passat.ir.infer import infer_type
 from passat.ir.onnx_mapping import OnnxVersionError
 from passat.ir.op import OpTypeError, get_op
-from passat.ir.shape import ANY, Dim, SymDim
-from passat.ir.tensor import Array, Tensor
-from passat.ir.types import TensorType, tensor_type
+from passat.ir.shape import ANY, SymDim
+from passat.ir.tensor import Tensor
+from passat.ir.types import TensorType
+from tests.ir.ops.operands import floats, infer, numbers, tensor
 from tests.share import share
 
 if TYPE_CHECKING:
     from tests.ir.ops.conftest import Nodes
 
 N, H = SymDim.named("n"), SymDim.named("h")
-
-
-def floats(*shape: int, dtype: str = "float32") -> Array:
-    """Distinct numbers, the same in every run."""
-    values: Array = np.random.default_rng(sum(shape) + 7 * len(shape)).standard_normal(shape).astype(dtype)
-    return values
-
-
-def tensor(*shape: Dim, dtype: str = "float32") -> TensorType:
-    return TensorType(shape, dtype)
-
-
-def infer(name: str, *types: TensorType, **attrs: AnyValue) -> TensorType:
-    op = get_op(name)
-    return tensor_type(op.infer(types, op.bind_attrs(attrs)))
-
-
-def numbers(rank: int, least: int, most: int) -> st.SearchStrategy[list[int]]:
-    return st.lists(st.integers(least, most), min_size=rank, max_size=rank)
 
 
 @settings(max_examples=share(40, 120))

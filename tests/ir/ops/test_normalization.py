@@ -17,22 +17,13 @@ from passat.ir.op import OpTypeError, get_op
 from passat.ir.shape import ANY, Dim, SymDim
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, TupleType, Type, tensor_type
+from tests.ir.ops.operands import floats, tensor
 from tests.share import share
 
 if TYPE_CHECKING:
     from tests.ir.ops.conftest import Nodes
 
 N, C = SymDim.named("n"), SymDim.named("c")
-
-
-def floats(*shape: int, dtype: str = "float32") -> Array:
-    """Distinct numbers, the same in every run."""
-    values: Array = np.random.default_rng(sum(shape) + 7 * len(shape)).standard_normal(shape).astype(dtype)
-    return values
-
-
-def tensor(*shape: Dim, dtype: str = "float32") -> TensorType:
-    return TensorType(shape, dtype)
 
 
 def infer(name: str, *types: Type, **attrs: AnyValue) -> Type:

@@ -11,19 +11,13 @@ from passat.ir.expr import Call, Var
 from passat.ir.infer import infer_type
 from passat.ir.op import OpTypeError, get_op
 from passat.ir.shape import ANY, SymDim
-from passat.ir.tensor import Array
 from passat.ir.types import TensorType
+from tests.ir.ops.operands import floats
 
 if TYPE_CHECKING:
     from tests.ir.ops.conftest import Nodes
 
 N = SymDim.named("n")
-
-
-def floats(*shape: int, dtype: str = "float32") -> Array:
-    """Distinct numbers, the same in every run."""
-    values: Array = np.random.default_rng(sum(shape) + 7 * len(shape)).standard_normal(shape).astype(dtype)
-    return values
 
 
 @pytest.mark.parametrize("p", [1, 2])

@@ -13,8 +13,8 @@ from passat.ir.expr import Call, Var
 from passat.ir.infer import infer_type
 from passat.ir.op import OpTypeError, get_op
 from passat.ir.shape import ANY, Dim, SymDim
-from passat.ir.tensor import Array
 from passat.ir.types import TensorType
+from tests.ir.ops.operands import floats
 from tests.share import share
 
 if TYPE_CHECKING:
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
 
 N = SymDim.named("n")
 NAMES = {"Softmax": "nn.softmax", "LogSoftmax": "nn.log_softmax"}
-
-
-def floats(*shape: int, dtype: str = "float32") -> Array:
-    """Distinct numbers, the same in every run."""
-    values: Array = np.random.default_rng(sum(shape) + 7 * len(shape)).standard_normal(shape).astype(dtype)
-    return values
 
 
 @pytest.mark.parametrize("op_type", NAMES)
