@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any as AnyValue
 from typing import Final, NamedTuple
 
-from passat.feeds import GivenInputs, write_inputs
+from passat.given_inputs import GivenInputs, write_inputs
 from passat.ir.argument_checks import FILE, kind, number
 from passat.ir.infer_error import InferError
 from passat.ir.module import IRModule

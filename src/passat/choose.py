@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as AnyValue
 
 from passat.apart import EndedError
-from passat.feeds import InputsError, Trial, first_axes, make_feed, namings, size_assignments, symbols
+from passat.feeds import Trial, first_axes, make_feed, namings, size_assignments, symbols
+from passat.given_inputs import InputsError
 from passat.ir.attrs import Attrs
 from passat.ir.equality import structural_equal, structural_hash
 from passat.ir.module import IRModule

@@ -13,7 +13,7 @@ from typing import Any as AnyValue
 
 from passat.apart import error_stream, show_code
 from passat.choose import NothingToTimeError, Times, race
-from passat.feeds import FailingInputsError
+from passat.given_inputs import FailingInputsError
 from passat.ir.argument_checks import ArgumentError
 from passat.ir.counting import counted, seconds
 from passat.ir.infer_error import InferError

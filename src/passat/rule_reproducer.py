@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from passat.bisection import INPUTS_NAME, read_leniently, save_programs
 from passat.crash import keep_model, kept_path, require_rules
-from passat.feeds import GivenInputs, read_inputs, write_inputs
+from passat.given_inputs import GivenInputs, read_inputs, write_inputs
 from passat.ir.long_words import listed
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, read_model, save

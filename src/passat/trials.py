@@ -12,19 +12,8 @@ from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
 from passat.apart import EndedError, LateError
-from passat.feeds import (
-    WIDE_RANGES,
-    FailingInputsError,
-    GivenInputs,
-    InputSpec,
-    Trial,
-    empty_last,
-    first_axes,
-    make_feed,
-    namings,
-    size_assignments,
-    symbols,
-)
+from passat.feeds import WIDE_RANGES, InputSpec, Trial, empty_last, first_axes, make_feed, namings, size_assignments, symbols
+from passat.given_inputs import FailingInputsError, GivenInputs
 from passat.judging import finite_share
 from passat.runner import ModelSource, Runner, sentence_of, uninterrupted
 

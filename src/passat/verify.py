@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from typing import Any as AnyValue
 
 from passat.apart import EndedError, LateError
-from passat.feeds import GivenInputs, InputSpec, Trial, read_inputs
+from passat.feeds import InputSpec, Trial
+from passat.given_inputs import GivenInputs, read_inputs
 from passat.ir.custom_ops import declared_op
 from passat.judging import NOISE_FACTOR, Closeness, is_unscanned, judge, without_elements
 from passat.runner import ModelSource, Runner, VerifyError, loadable, sentence_of

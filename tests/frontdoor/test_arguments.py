@@ -15,7 +15,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 import passat
-from passat import Result, bisection, certificates, feeds, verify
+from passat import Result, bisection, certificates, given_inputs, verify
 from passat.ir import onnx as ir_onnx
 from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError
@@ -97,7 +97,7 @@ def test_a_path_may_be_of_bytes(folder: Path) -> None:
     assert (result.report.output, Path("out.onnx").exists()) == ("out.onnx", True)
     [one] = passat.optimize_many([_OfBytes("model.onnx")], output=_OfBytes("results"), verify=False)
     assert (one.error, Path("results/model.onnx").exists()) == (None, True)
-    with pytest.raises(feeds.InputsError, match="cannot be read"):
+    with pytest.raises(given_inputs.InputsError, match="cannot be read"):
         passat.optimize("model.onnx", inputs=_OfBytes("none.npz"))
 
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from passat.bisection import bisect_model
 from passat.cli.app import app
-from passat.feeds import GivenInputs, write_inputs
+from passat.given_inputs import GivenInputs, write_inputs
 from passat.passmgr import FlappingError
 from tests.frontdoor.small_pipeline import passes_that_run
 

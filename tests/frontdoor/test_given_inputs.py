@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import passat
 from passat import MismatchError
 from passat.cli.app import app
-from passat.feeds import GivenInputs, InputsError, read_inputs, write_inputs
+from passat.given_inputs import GivenInputs, InputsError, read_inputs, write_inputs
 from passat.rules import RuleSet, op, rule_pass, tensors
 from tests.comparing import compare_models
 
@@ -239,7 +239,7 @@ def test_files_that_hold_no_arrays_are_rejected_and_nothing_in_them_is_executed(
             archive.writestr("x.npy", pickle.dumps(Evil()))
     elif kind == "large":
         np.savez(path, x=np.zeros(1000, F))
-        monkeypatch.setattr("passat.feeds.MOST_BYTES", 1000)
+        monkeypatch.setattr("passat.given_inputs.MOST_BYTES", 1000)
     elif kind == "folder":
         path.mkdir()
     elif kind == "pipe":

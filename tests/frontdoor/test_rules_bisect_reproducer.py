@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from passat.feeds import GivenInputs, write_inputs
+from passat.given_inputs import GivenInputs, write_inputs
 from passat.passmgr import NeverTrueError, PassContext
 from passat.rule_bisection import bisect_rules
 from passat.rule_reproducer import replay_bisection, save_bisection
