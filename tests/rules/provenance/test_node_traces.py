@@ -1,15 +1,19 @@
 """Node traces: the rules and passes that led to a node, and the nodes of the input that it derives from."""
 
+import contextlib
+
 from passat.ir.expr import Call, Expr, Function, If, Let, Var
 from passat.ir.infer import infer_type
 from passat.ir.module import IRModule
 from passat.ir.op import get_op
 from passat.ir.traverse import rewrite, with_children
-from passat.passmgr import FunctionPass, PassContext, PassInfo
+from passat.passmgr import FunctionPass, PassContext, PassInfo, module_pass
 from passat.rules import RuleSet, constants, each, joined, op, parts, rule_pass, tensors
+from passat.rules.engine.trace import Trace
 from passat.rules.library.folding import ConstantFolding
 from passat.rules.passes.hoist_selections import HoistSelections
 from passat.rules.passes.simplify import dynamic_to_static, eliminate_common_subexpr, fold_constant
+from passat.rules.provenance.pass_trace import PassTrace
 from tests.rules.building import const, func, ops, tup, var
 from tests.rules.provenance.proving import named, written
 
@@ -256,3 +260,21 @@ def test_consequences_above_name_the_rule_below() -> None:
     assert found.steps("abs") == ["Only: Joins.swapped at left"]
     assert found.steps("exp") == []
     assert found.node_traces.rules() == {"Joins.swapped"}
+
+
+def test_a_pass_that_catches_the_error_of_another_one_is_traced_from_its_own_input() -> None:
+    @module_pass(opt_level=0)
+    def broken(mod: IRModule, ctx: PassContext) -> IRModule:
+        raise ValueError
+
+    @module_pass(opt_level=0)
+    def catching(mod: IRModule, ctx: PassContext) -> IRModule:
+        with contextlib.suppress(ValueError):
+            broken(mod.shallow_copy())
+        return mod
+
+    trace, mod = PassTrace(Trace()), IRModule()
+    with PassContext(instruments=[trace]):
+        catching(mod)
+    (event,) = trace.events
+    assert event.before is mod
