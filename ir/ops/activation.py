@@ -80,7 +80,7 @@ def leaky_relu(x: TensorType, *, alpha: float = 0.01) -> TensorType:
 _plain(leaky_relu, "LeakyRelu")
 
 
-@define_op("nn.prelu", kernel=in_float32(lambda x, alpha: np.where(x < 0, alpha * x, x)), elementwise=True)
+@define_op("nn.prelu", kernel=in_float32(lambda x, alpha: np.where(x < 0, alpha * x, x)), elementwise=True, unit=1)
 def prelu(x: TensorType, alpha: TensorType) -> TensorType:
     """`x` where non-negative, otherwise `alpha * x`; `alpha` broadcasts to the shape of `x`. ONNX PRelu-16."""
     result = broadcast_type((x, alpha), WIDE)

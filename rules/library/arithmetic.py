@@ -3,7 +3,7 @@
 
 Operators: every elementwise operator that declares a unit, an involution or idempotence, or that is even, odd or monotonic
 (`passat.ir.op.Op`); add subtract multiply divide negative reciprocal power logical_* where elemwise_* clip cast nn.relu abs
-maximum minimum max min where isnan nn.thresholded_relu, comparisons.
+maximum minimum max min where isnan copy nn.leaky_relu nn.prelu nn.thresholded_relu, comparisons.
 
 From Relay's SimplifyExpr (v0.18): SimplifyAdd, SwitchAddMultiply, SimplifyClip, SimplifyClipAndConsecutiveCast.
 (SimplifyAdjacentMultiplyOrAdd is `Constants`; forms that only Relay has are in `relay_forms`.)
@@ -362,6 +362,7 @@ clipping = operator("clipping", "clip", "nn.thresholded_relu")  # idempotent onl
 twofold = operator("twofold", idempotent=True, arity=2)
 even, odd = operator("even", even=True, arity=1), operator("odd", odd=True, arity=1)
 sign_change = operator("sign_change", "negative", "abs")
+copied = cases("copied", "copy", "leaky_relu")
 of_one = operator("of_one", *(f"elemwise_{kind}" for kind in ("sum", "mean", "max", "min")))
 rectifier = operator("rectifier", "abs", "nn.relu")
 extremum = operator("extremum", "maximum", "minimum")
@@ -401,7 +402,7 @@ class Arithmetic(RuleSet):
     involution_twice = involution(involution(x)) >> x
     idempotent_twice = idempotent(idempotent(x)) >> idempotent(x)
     clip_twice = (clipping(clipping(x, attrs=a), attrs=b) >> clipping(x, attrs=a)).when(a == b)
-    copy = op.copy(x) >> x
+    copy = copied(copy=op.copy(x), leaky_relu=op.nn.leaky_relu(x, alpha=1.0)) >> x
     add_negative = x + op.negative(y) >> x - y
     subtract_negative = x - op.negative(y) >> x + y
     negative_of_difference = (op.negative(x - y) >> y - x).inexact("-(x - x) is -0.0, x - x is 0.0")
