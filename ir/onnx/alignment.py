@@ -66,7 +66,7 @@ class Side:
         for node in sort_nodes(graph.node):
             held = constant_of(node, whole.folder)
             if held is None:
-                self.nodes.append(plain(node, whole.opsets))
+                self.nodes.append(plain(node, whole.opsets, self.constants))
             else:
                 self.constants[node.output[0]] = held
         self.own_inputs = {value.name for value in graph.input}

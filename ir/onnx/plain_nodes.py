@@ -1,6 +1,7 @@
 """Normalizes nodes for comparison, and describes differences between attributes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any as AnyValue
 from typing import Final
 
@@ -17,13 +18,17 @@ _LONGEST: Final = 60
 """Maximum length of a printed attribute value."""
 
 
-def plain(node: NodeProto, opsets: Mapping[str, int]) -> NodeProto:
-    """Removes attributes equal to their default and absent trailing operands and results. Returns the same node if there are none."""
+def plain(node: NodeProto, opsets: Mapping[str, int], constants: Mapping[str, object] = MappingProxyType({})) -> NodeProto:
+    """Removes attributes that equal what is meant without them, and absent trailing operands and results. Returns the same node if there
+    are none. `constants` are the keys of constants by name (`content_of`)."""
     ends = [names[-1] for names in (node.input, node.output) if names]
     if not node.attribute and all(ends):
         return node
     schema = schema_of(node.op_type, opsets.get("" if node.domain == "ai.onnx" else node.domain, 1), node.domain)
-    said = [each for each in node.attribute if schema is None or not (_is_default(each, schema) or _is_neutral(each, node))]
+    said = [each for each in node.attribute if schema is None or not _is_default(each, schema)]
+    if schema is not None:
+        names = {each.name for each in said}
+        said = [each for each in said if not _is_neutral(each, node, names, constants)]
     if len(said) == len(node.attribute) and all(ends):
         return node
     plain = NodeProto()
@@ -48,17 +53,27 @@ _NEUTRAL: Final = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
 """Defaults of window attributes, per dimension. Schemas do not state them, as their length depends on the rank."""
 _ZERO: Final = helper.make_tensor("", TensorProto.FLOAT, [1], [0.0])
 """The default value of ConstantOfShape."""
-_WINDOWS: Final = frozenset({"Conv", "ConvInteger", "QLinearConv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool"})
+_WEIGHTED: Final = {
+    **dict.fromkeys(("Conv", "ConvInteger", "ConvTranspose", "DeformConv"), 1),
+    "QLinearConv": 3,
+}
+"""Operators whose weight states the sizes of the window, with its position."""
+_WINDOWS: Final = frozenset({*_WEIGHTED, "MaxPool", "AveragePool", "LpPool", "MaxUnpool", "Col2Im"})
 
 
-def _is_neutral(attribute: AttributeProto, node: NodeProto) -> bool:
-    """Whether an attribute equals a default that only the text of the ONNX specification states."""
+def _is_neutral(attribute: AttributeProto, node: NodeProto, said: Collection[str], constants: Mapping[str, object]) -> bool:
+    """Whether an attribute, one of those that the node `said`, equals a default that only the text of the ONNX specification states."""
+    if attribute.ref_attr_name:
+        return False
     if node.op_type == "ConstantOfShape" and attribute.HasField("t"):
         return content_of(attribute.t, None) == content_of(_ZERO, None)
-    if node.op_type not in _WINDOWS or attribute.name not in _NEUTRAL or attribute.ref_attr_name:
+    if node.op_type in _WEIGHTED and attribute.name == "kernel_shape":
+        weight = constants.get(node.input[_WEIGHTED[node.op_type]]) if len(node.input) > _WEIGHTED[node.op_type] else None
+        return isinstance(weight, tuple) and list(attribute.ints) == [*weight[1]][2:]
+    if node.op_type not in _WINDOWS or attribute.name not in _NEUTRAL:
         return False
-    chosen = {each.name for each in node.attribute} & {"auto_pad", "output_shape"}
-    return not (chosen and attribute.name == "pads") and all(value == _NEUTRAL[attribute.name] for value in attribute.ints)
+    by_rule = attribute.name == "pads" and not {"auto_pad", "output_shape"}.isdisjoint(said)
+    return not by_rule and all(value == _NEUTRAL[attribute.name] for value in attribute.ints)
 
 
 def changed_attributes(mine: NodeProto, theirs: NodeProto) -> Iterator[str]:

@@ -88,7 +88,7 @@ class ModelDiff(Shown):
             return Group(*parts, Text("the models are the same up to names and the order of nodes"))
         both = self.same + self.moved
         nodes = f"{counted(f'{both:,}', 'node')} {'is' if both == 1 else 'are'} in both"
-        parts += [Text(said) for said in self.interface]
+        parts += [Text("\n".join([*self.interface, ""]))] if self.interface else []
         parts += [changed_operators(self.nodes_before, self.nodes_after, "others"), Text()]
         parts.append(Text(f"{nodes}: {self.same:,} read the same values, {self.moved:,} other values"))
         for difference in self.differences[:_LISTED]:

@@ -117,6 +117,13 @@ def test_attributes_and_operands() -> None:
     assert found.changes == [Change("y", "y", "Clip", ("1 operand became 2",))]
 
 
+def test_attributes_that_say_what_holds_without_them() -> None:
+    weight, images = "float[1, 4, 1] w = {1, 2, 3, 4}", "(float[n, 4, 3] x) => (float[n, 1, 3] y)"
+    stated = '<kernel_shape = [1], pads = [0, 0], strides = [1], auto_pad = "NOTSET">'
+    before, after = (parsed(f"y = Conv{text}(x, w)", values=weight, signature=images) for text in (stated, ""))
+    assert passat.diff(before, after).equal
+
+
 def test_metadata_of_models() -> None:
     before = parsed("y = Neg(x) z = Exp(x)", signature="(float[n, 4] x) => (float[n, 4] y, float[n, 4] z)")
     after = parsed("y = Neg(x)", signature="(float[1, 4] x) => (float[1, 4] y)", opset=21)
