@@ -13,6 +13,8 @@ from passat.ir.types import IncompleteType, TupleType
 
 INLINES: Final = "onnx.inliner.inline_local_functions"
 """What puts the nodes of the functions of a model in place of their calls."""
+NOT_MODELED: Final = "Passat does not model the operator with these operands or attributes"
+"""Why a node with known types is opaque although Passat models its operator."""
 
 
 class Untyped(NamedTuple):

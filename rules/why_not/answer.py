@@ -42,7 +42,7 @@ class Kind(enum.StrEnum):
     ABSENT = "absent"
     """An operator of its left side does not occur."""
     UNTYPED = "untyped"
-    """Possible matches are opaque, because the node is not as declared, or a type is unknown."""
+    """Possible matches are opaque: the node is not as declared, a type is unknown, or Passat does not model its operands or attributes."""
     NEAR = "near"
     """Its left side matches except for a part."""
     NOTHING = "nothing"

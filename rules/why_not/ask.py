@@ -1,6 +1,7 @@
 """Why-not queries: why a rule, or each rule of a set, did not fire when a pipeline ran on a module."""
 
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any as AnyValue
@@ -11,7 +12,8 @@ from passat.ir.custom_ops import NOT_AS_DECLARED
 from passat.ir.expr import Call
 from passat.ir.long_words import listed
 from passat.ir.module import IRModule
-from passat.ir.onnx.untyped import untyped_values
+from passat.ir.onnx.opaque import OpaqueOp
+from passat.ir.onnx.untyped import NOT_MODELED, has_form, untyped_values
 from passat.ir.op import Op, find_op, list_ops
 from passat.ir.passat_error import PassatError
 from passat.ir.similar_names import did_you_mean
@@ -24,12 +26,14 @@ from passat.rules.engine.matching import Matcher
 from passat.rules.engine.report import Inapplicable, Skipped
 from passat.rules.multi_pattern import MultiRule
 from passat.rules.passes import default_pipeline
+from passat.rules.pattern import PCall
 from passat.rules.planned_rules import other_passes, registered_rule_passes, why_not_run
 from passat.rules.provenance.node_traces import names_of
 from passat.rules.provenance.pass_trace import expressions
 from passat.rules.rule import EAGER, Rule, equation_of, without_operators
 from passat.rules.rule_pass import RulePass, rule_passes
 from passat.rules.rule_set import RuleSetMeta
+from passat.rules.subterms import subterms
 from passat.rules.why_not.answer import Answer, Finding, Kind
 from passat.rules.why_not.collect import Asked, Collector, rule_in, stopped_text
 from passat.rules.why_not.earlier import absent, decided, matched_before, replaced, rewriters
@@ -149,7 +153,7 @@ class Inquiry:
                 before = matched_before(asked, self.module, earlier, holding[0], node) or replaced(asked, holding[0], node)
             gone = [] if node or before else absent(rule, self._before(holding[0]), holding)
             kept = [one for one in findings if not before and (not gone or 2 * (one.agreed or 0) >= (one.parts or 0))]
-            findings = [*self._cut(holding), *before, *gone, *_untyped(holding[-1].before, node), *kept]
+            findings = [*self._cut(holding), *before, *gone, *_opaque(rule, holding[-1].before, node), *kept]
         if node is not None and near and not findings:
             by = rewriters(self._before(holding[0]), {node})
             who = f": {by} had rewritten it" if by else ""
@@ -163,7 +167,9 @@ class Inquiry:
         if node is not None:
             names = _names(self.module)
             if node not in names:
-                raise WhyNotError(f"there is no node {node!r}{_hint(node, names)}")
+                first = list(dict.fromkeys(names.values()))
+                some = f"; there are {', '.join(map(repr, first[:NEAREST]))}{' ...' if len(first) > NEAREST else ''}" if first else ""
+                raise WhyNotError(f"there is no node {node!r}{_hint(node, names) or some}")
         if self.watched is None:
             self.watched = watch(self._pipeline, self.module, self._settings)
         return self.watched
@@ -256,20 +262,36 @@ def _first_sentence(pass_: Pass) -> str:
     return " ".join((inspect.getdoc(pass_) or "").partition("\n\n")[0].split()).partition(". ")[0].removesuffix(".")
 
 
-def _untyped(module: IRModule, node: str | None) -> list[Finding]:
-    """Nodes that are opaque because they are not as declared, or because a type is unknown: all, or only the node of the given name."""
+def _opaque(rule: Rule, module: IRModule, node: str | None) -> list[Finding]:
+    """Nodes that are opaque because they are not as declared, because a type is unknown, or, if the left side names their operator, because
+    of their operands or attributes: all, or only the node of the given name."""
     found: list[Finding] = []
     for warning in getattr(module.attrs.get("onnx"), "warnings", ()):
         span = warning.span
         names = () if span is None else tuple(name for name in (span.source_name, *span.outputs) if name)
         if NOT_AS_DECLARED in str(warning.sentence) and (node is None or node in names):
             found.append(Finding(Kind.UNTYPED, str(warning.sentence), names[:1]))
-    for value in untyped_values(module):
+    untyped = untyped_values(module)
+    for value in untyped:
         names = tuple(names_of(call)[0] for call in value.calls if names_of(call) and (node is None or node in names_of(call)))
         if node is None:
             found.append(Finding(Kind.UNTYPED, value.sentence, names, times=len(value.calls)))
         elif names:
             found.append(Finding(Kind.UNTYPED, f"'{node}' is left opaque because {value.reason}", names))
+    seen = {call for value in untyped for call in value.calls}
+    # The docstring of an operator names the ONNX operators that are read as its calls.
+    docs = "\n".join({part.op.doc for part in subterms(rule.lhs) if isinstance(part, PCall) and isinstance(part.op, Op)})
+    narrower: dict[str, list[str]] = {}
+    for call in expressions(module):
+        if not (isinstance(call, Call) and isinstance(call.op, OpaqueOp) and has_form(call)) or call in seen:
+            continue
+        names, operator = names_of(call), call.op.op_type
+        if names and (node is None or node in names) and re.search(rf"\b{re.escape(operator)}\b", docs):
+            narrower.setdefault(operator, []).append(names[0])
+    for operator, named in narrower.items():
+        count, is_one = counted(len(named), f"{operator} node"), len(named) == 1
+        nodes = f"{named[0]!r} ({operator}) is" if is_one else f"{count}, such as {named[0]!r}, are"
+        found.append(Finding(Kind.UNTYPED, f"{nodes} left opaque: {NOT_MODELED}", tuple(named), times=len(named)))
     return found
 
 
@@ -278,9 +300,9 @@ def _theirs(holding: Sequence[Ran], name: str) -> Matcher | Grouper | None:
     return next((found for ran in holding for run_trace in ran.runs if (found := rule_in(run_trace.run, name)) is not None), None)
 
 
-def _names(module: IRModule) -> dict[str, None]:
-    """The names of the nodes of a module."""
-    return dict.fromkeys(name for expr in expressions(module) if isinstance(expr, Call) for name in names_of(expr))
+def _names(module: IRModule) -> dict[str, str]:
+    """The names of the nodes of a module and of their outputs, each with the first name of its node."""
+    return {name: names_of(expr)[0] for expr in expressions(module) if isinstance(expr, Call) for name in names_of(expr)}
 
 
 def _hint(name: str, known: Mapping[str, object] | set[str]) -> str:

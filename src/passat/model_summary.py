@@ -21,7 +21,7 @@ from rich.text import Text
 from passat.ir.counting import amount, counted, seconds
 from passat.ir.expr import Call
 from passat.ir.onnx.opaque import OpaqueOp
-from passat.ir.onnx.untyped import INLINES, functions_of, has_form, is_custom, is_function_call, untyped_values
+from passat.ir.onnx.untyped import INLINES, NOT_MODELED, functions_of, has_form, is_custom, is_function_call, untyped_values
 from passat.ir.traverse import post_order
 from passat.ir.types import IncompleteType, TupleType
 from passat.render import plain_table
@@ -75,7 +75,7 @@ UNKNOWN_OPERATOR = "neither ONNX nor Passat knows the operator: declare it in a 
 KERNEL = "it is a native kernel of the library beside the model"
 FUNCTION = f"it is a function of the model, which rules do not match inside: {INLINES} inlines it"
 NO_FORM = "Passat does not model the operator: ONNX Runtime computes it unchanged"
-NARROWER = "Passat does not model the operator with these operands or attributes: ONNX Runtime computes the node unchanged"
+NARROWER = f"{NOT_MODELED}: ONNX Runtime computes the node unchanged"
 
 
 @dataclass(frozen=True)

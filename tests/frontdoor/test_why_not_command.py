@@ -253,3 +253,15 @@ def test_operators_missing_in_the_opset_are_named() -> None:
     finding = json.loads(run("Masks.inverted_scaled", "masked.onnx", "--json").stdout)["rules"][0]["findings"][0]
     assert finding["kind"] == "costlier"
     assert finding["text"].endswith("not extracted: the model is written in opset 8, and where needs ONNX opset 9 or later")
+
+
+def test_an_opaque_node_of_an_operator_that_the_rule_names(tmp_path: Path) -> None:
+    text = (
+        '<ir_version: 9, opset_import: ["" : 20]> g (float[2, 4] x, float[4, 3] w) => (float[2, 3] y) { [gem] y = Gemm<alpha = 2.0>(x, w) }'
+    )
+    path = tmp_path / "m.onnx"
+    onnx.save(onnx.parser.parse_model(text), path)
+    said = "'gem' (Gemm) is left opaque: Passat does not model the operator with these operands or attributes"
+    assert said in run("MatmulAlgebra.regroup", str(path)).stdout
+    assert said in run("MatmulAlgebra.regroup", str(path), "--node", "gem").stdout
+    assert said not in run("Arithmetic.add_zero", str(path)).stdout

@@ -976,6 +976,7 @@ def test_a_set_with_one_application() -> None:
         ("Arithmetic", None, "'Arithmetic' stands for "),
         ("Arithmetic.unit", None, "'Arithmetic.unit' stands for "),
         ("Arithmetic.add_negative", "Ad", "there is no node 'Ad'; did you mean Add"),
+        ("Arithmetic.add_negative", "quite other", "there is no node 'quite other'; there are 'Neg', 'Add'"),
     ],
 )
 def test_unknown_names(rule: str, node: str | None, sentence: str) -> None:
