@@ -123,7 +123,7 @@ class Rule:
         self._check_bound(self.rhs, *self.guards)
 
     def _where(self) -> str:
-        return f"rule {self.name or '(unnamed)'} [{self!r}]"
+        return f"rule {self.name}{' ' if self.name else ''}[{self!r}]"
 
     def _check_sides(self) -> None:
         if isinstance(self.lhs, (PVar, PConst, PLiteral)):

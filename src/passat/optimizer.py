@@ -22,7 +22,7 @@ from passat.kernel_library import library_beside, write_library
 from passat.outcome import choose
 from passat.passmgr import PassEvent, PassProgress, PassTimingInstrument
 from passat.passmgr.inspection.checks import KeptFunctionsCheck
-from passat.pipelines import build_pipeline, is_own, text_of
+from passat.pipelines import EMPTY_PIPELINE, build_pipeline, is_own, text_of
 from passat.report import KERNELS, Report, bytes_of, histogram, warnings_of
 from passat.rulefile import idle_passes
 from passat.rules import RuleError
@@ -165,7 +165,7 @@ def run(job: Job, given: Given) -> Made:
     steps = list(plan.walk())
     passes = [step.pass_ for step in steps]
     if not any(step.runs for step in steps if step.pass_.members is None):
-        report.warnings.append(f"no pass runs: {'`passat order` says why' if steps else 'the pipeline is empty'}")
+        report.warnings.append("no pass runs: `passat order` says why" if steps else EMPTY_PIPELINE)
     report.warnings += [*plan.unknown, *idle_passes(job.files, steps), *disabled_in_vain(plan, job.context)]
     report.pipeline = text_of(pipeline)
     check_pick(job.context, steps)

@@ -32,6 +32,8 @@ from passat.rules.subterms import subterms
 Passes: TypeAlias = "str | Pass | Sequence[str | Pass] | None"
 """A pipeline as text, as one pass, or as a list of passes and texts; None is the default pipeline."""
 
+EMPTY_PIPELINE: Final = "no pass runs: the pipeline is empty"
+
 
 def build_pipeline(passes: Passes = None, rules: Sequence[type[RuleSet]] = ()) -> Sequential:
     """The pipeline that `optimize` runs: `passes`, or the default one, with passes for the user's rule sets.

@@ -56,7 +56,7 @@ def render_report(report: Report, *, statistics: bool = True) -> RenderableType:
 
 
 def report_line(report: Report) -> Text:
-    """A report in one line, for one of several models."""
+    """A report in one line, for one of several models, and a line for each warning."""
     text = _headline(report, ", ")
     if report.interrupted:
         text.append(", interrupted", style="yellow")
@@ -65,10 +65,10 @@ def report_line(report: Report) -> Text:
         text.append(", verified" if found.equal else ", not compared", style="green" if found.equal else "yellow")
     elif not report.kept:
         text.append(", not verified", style="yellow")
-    if report.warnings:
-        text.append(f", {counted(len(report.warnings), 'warning')}", style="yellow")
     if report.output:
         text.append(f", written to {report.output}")
+    for said in (*report.warnings, *report.limits):
+        text.append(f"\n  ! {said}", style="yellow")
     return text
 
 
@@ -171,10 +171,13 @@ def _reasons(rule: RuleReport) -> str:
     return f": {'; '.join(found[:REASONS_SHOWN])}{more}" if found else ""
 
 
+_CHANGED: Final = "; passes without rules changed the model, or nodes went because they are unused or equal to others"
+
+
 def _rules(report: Report) -> RenderableType:
     fired = [rule for rule in report.rules if rule.fired]
     if not fired:
-        return Text("no rule fired")
+        return Text(f"no rule fired{_CHANGED if not report.kept else ''}")
     table = plain_table("rule", "fired", "matched", "rejected")
     for rule in fired[:RULES_SHOWN]:
         table.add_row(rule.name, str(rule.fired), str(rule.matched), str(rule.rejected))
@@ -188,7 +191,7 @@ def _statistics(report: Report) -> RenderableType:
     """All rules with matches, with their time, their share of the result, and rejection reasons."""
     matched = [rule for rule in report.rules if rule.matched or rule.fired]
     if not matched:
-        return Text("no rule matched anything")
+        return Text(f"no rule matched anything{_CHANGED if not report.kept else ''}")
     table = plain_table("rule", "fired", "matched", "rejected", "time", "made", "")
     for rule in matched:
         part = f"{rule.share:.0%} of the result" if rule.made else "fired, not extracted" if rule.fired and rule.taken is False else ""

@@ -89,6 +89,10 @@ def test_errors(arguments: tuple[str, ...], text: str) -> None:
     assert "Traceback" not in result.output
 
 
+def test_an_empty_pipeline_is_mentioned() -> None:
+    assert run("order", "--passes", "").stderr == "note: no pass runs: the pipeline is empty\n"
+
+
 def test_one_pass_in_full() -> None:
     text = run("passes", "SimplifyTupleGet").stdout
     assert text.startswith(

@@ -196,7 +196,7 @@ def test_attributes_that_an_undeclared_operator_has_not_got(left: str) -> None:
     [
         (
             (MAKES,),
-            "line 9: rule (unnamed) [nn.leaky_relu(nn.leaky_relu(x, alpha=0.1), alpha=0.2) -> onnx.com.mycompany.FusedThing(x, alpha=2)]: "
+            "line 9: rule [nn.leaky_relu(nn.leaky_relu(x, alpha=0.1), alpha=0.2) -> onnx.com.mycompany.FusedThing(x, alpha=2)]: "
             "the right side creates com.mycompany.FusedThing, which has no declared type and cost: declare it above the rule, with "
             '@define_op(onnx="com.mycompany.FusedThing") (docs/custom-operators.md)',
         ),

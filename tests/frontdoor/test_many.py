@@ -291,6 +291,11 @@ def test_each_model_has_its_line_and_one_failure_stops_no_other(jobs: tuple[str,
     assert nodes("out/a.onnx") == ["Relu"]
 
 
+def test_warnings_have_their_text() -> None:
+    printed = run("a.onnx", "b.onnx", "--dry-run", "--passes", "").stdout
+    assert printed.count("\n  ! no pass runs: the pipeline is empty\n") == 2
+
+
 def test_without_a_folder_results_go_beside_the_models() -> None:
     run("a.onnx", "b.onnx", *FLAGS)
     assert sorted(os.listdir()) == ["a.onnx", "a.optimized.onnx", "b.onnx", "b.optimized.onnx", "bad.onnx"]

@@ -65,7 +65,7 @@ def test_json_contains_all_facts_of_the_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "sentence"),
     [
-        ("r = x + y >> x + z", ", line 8: rule (unnamed) [(x + y) -> (x + z)]: the right side uses 'z', which the left side does not bind"),
+        ("r = x + y >> x + z", ", line 8: rule [(x + y) -> (x + z)]: the right side uses 'z', which the left side does not bind"),
         ("r = op.nosuch(x) >> x", ", line 8: there is no operator 'nosuch'"),
         ("r = x + y >> y + x\nr = x * y >> y * x", ", line 9: Mine.r is defined twice; every rule of a set needs its own name"),
         ("r = 1 +", ", line 8: invalid syntax"),

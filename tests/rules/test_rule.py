@@ -173,35 +173,35 @@ def nested() -> None:
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: x >> y, "rule (unnamed) [x -> y]: the left side must apply an operator; a bare hole would match everything"),
-        (lambda: c >> x, "rule (unnamed) [c -> x]: the left side must apply an operator; a bare hole would match everything"),
-        (lambda: op.exp(x) >> y, "rule (unnamed) [exp(x) -> y]: the right side uses 'y', which the left side does not bind"),
+        (lambda: x >> y, "rule [x -> y]: the left side must apply an operator; a bare hole would match everything"),
+        (lambda: c >> x, "rule [c -> x]: the left side must apply an operator; a bare hole would match everything"),
+        (lambda: op.exp(x) >> y, "rule [exp(x) -> y]: the right side uses 'y', which the left side does not bind"),
         (
             lambda: op.transpose(x, axes=p) >> op.transpose(x, axes=q),
-            "rule (unnamed) [transpose(x, axes=p) -> transpose(x, axes=q)]: the right side uses the attribute 'q', which the left side does not bind",
+            "rule [transpose(x, axes=p) -> transpose(x, axes=q)]: the right side uses the attribute 'q', which the left side does not bind",
         ),
         (
             lambda: op.exp(x) >> op.reshape(x, newshape=shape_of(y)),
-            "rule (unnamed) [exp(x) -> reshape(x, newshape=shape_of(y))]: the right side uses 'y', which the left side does not bind",
+            "rule [exp(x) -> reshape(x, newshape=shape_of(y))]: the right side uses 'y', which the left side does not bind",
         ),
         (
             lambda: (op.exp(x) >> x).when(is_float(y)),
-            "rule (unnamed) [exp(x) -> x]: the guard is_float(y) uses 'y', which the left side does not bind",
+            "rule [exp(x) -> x]: the guard is_float(y) uses 'y', which the left side does not bind",
         ),
         (
             lambda: (op.exp(x) >> x).when(fits(p)),
-            "rule (unnamed) [exp(x) -> x]: the guard fits(p) uses the attribute 'p', which the left side does not bind",
+            "rule [exp(x) -> x]: the guard fits(p) uses the attribute 'p', which the left side does not bind",
         ),
         (
             lambda: op.transpose(x, axes=half(p)) >> x,
-            "rule (unnamed) [transpose(x, axes=half(p)) -> x]: the left side computes a value; bind it to a hole and add a guard",
+            "rule [transpose(x, axes=half(p)) -> x]: the left side computes a value; bind it to a hole and add a guard",
         ),
         (
             lambda: x + number(half(p)) >> x,
-            "rule (unnamed) [(x + half(p)) -> x]: the left side computes a value; bind it to a hole and add a guard",
+            "rule [(x + half(p)) -> x]: the left side computes a value; bind it to a hole and add a guard",
         ),
-        (lambda: x + constants("x")[0] >> x, "rule (unnamed) [(x + x) -> x]: 'x' is both a tensor and a constant"),
-        (lambda: op.exp(c) >> tensors("c")[0], "rule (unnamed) [exp(c) -> c]: 'c' is both a tensor and a constant"),
+        (lambda: x + constants("x")[0] >> x, "rule [(x + x) -> x]: 'x' is both a tensor and a constant"),
+        (lambda: op.exp(c) >> tensors("c")[0], "rule [exp(c) -> c]: 'c' is both a tensor and a constant"),
         (
             lambda: (op.exp(x) >> x).when(is_float),  # type: ignore[arg-type]  # a user's mistake
             "rule [exp(x) -> x]: is_float is a function; a guard is the call of one that @guard decorates: .when(is_float(x))",
@@ -209,7 +209,7 @@ def nested() -> None:
         ((op.exp(x) + y >> x).and_back, "rule [(exp(x) + y) -> x]: the reverse direction would not bind every hole"),
         (
             (op.negative(op.negative(x)) >> x).and_back,
-            "rule (unnamed) [x -> negative(negative(x))]: the left side must apply an operator; a bare hole would match everything",
+            "rule [x -> negative(negative(x))]: the left side must apply an operator; a bare hole would match everything",
         ),
         (
             lambda: define(op.exp(x) + y),
@@ -221,7 +221,7 @@ def nested() -> None:
         ),
         (
             lambda: op.exp(x) >> op.reshape(x),
-            "rule (unnamed) [exp(x) -> reshape(x)]: the right side does not specify newshape of reshape, which has no default",
+            "rule [exp(x) -> reshape(x)]: the right side does not specify newshape of reshape, which has no default",
         ),
         (
             lambda: RuleSetMeta("Bad", (RuleSet,), {"only": op.exp(op.log(x)) >> x}),

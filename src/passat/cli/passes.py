@@ -47,14 +47,15 @@ def order(
 ) -> None:
     """Show which passes would run, in which order, and why."""
     with errors(as_json):
-        from passat.pipelines import build_pipeline
+        from passat.pipelines import EMPTY_PIPELINE, build_pipeline
         from passat.rules.planned_rules import disabled_in_vain
 
         check_outputs({"-o": output}, asked.files)
         form = _form(format, output, as_json)
         with asked.context() as ctx:  # with passmgr.resolve=relay, the pipeline is also built as in TVM
             plan = build_pipeline(asked.text(), load(asked.rules)).plan(ctx)
-            for note in (*check_names(plan, asked.rules or ()), *disabled_in_vain(plan, ctx)):
+            empty = [] if plan.steps else [EMPTY_PIPELINE]
+            for note in (*empty, *check_names(plan, asked.rules or ()), *disabled_in_vain(plan, ctx)):
                 print(f"note: {note}", file=sys.stderr)
         _put(plan, form, output)
         if output is not None and not as_json:

@@ -153,7 +153,7 @@ def rule_sets(what: list[str]) -> "list[type[RuleSet]]":
                 fail(
                     f"{name} is a rule of the set {of}: name the set; `passat rules check {of} --rule {name}` checks this rule alone", USAGE
                 )
-            hint = did_you_mean(name, known) or f"; the sets are {', '.join(known)}"
+            hint = did_you_mean(name, known) or "; `passat rules doc` lists the sets of the library"
             fail(f"{name} is neither a rule file nor a set of the library or of a plug-in{hint}", USAGE)
     sets = [cast("type[RuleSet]", known[name]) for name in (what or known) if name not in files]
     return sets + (load([Path(name) for name in files]) if files else [])
@@ -164,7 +164,7 @@ def _chosen(sets: "list[type[RuleSet]]", names: list[str]) -> "list[tuple[Rule, 
     known = {rule.name: (rule, rules) for rules in sets for rule in rules.rules}
     for name in names:
         if name not in known:
-            fail(f"no checked set has a rule {name}{did_you_mean(name, known) or '; the rules are ' + ', '.join(known)}", USAGE)
+            fail(f"no checked set has a rule {name}{did_you_mean(name, known) or '; `passat rules list` lists the rules'}", USAGE)
     return [known[name] for name in dict.fromkeys(names)] if names else list(known.values())
 
 
