@@ -93,12 +93,15 @@ class PassEntry:
         """The options of the pass as parameters: name, annotation and default."""
         return parameters(self.factory)
 
+    def default(self) -> Pass | None:
+        """Creates the pass with default options; None if it has required options."""
+        return None if any(option.default is option.empty for option in self.options.values()) else self.make({})
+
     @property
     def info(self) -> PassInfo | None:
         """The metadata of the pass with default options; None if it has required options."""
-        if any(option.default is option.empty for option in self.options.values()):
-            return None
-        return self.make({}).info
+        made = self.default()
+        return None if made is None else made.info
 
     def make(self, options: Mapping[str, object]) -> Pass:
         """Creates the pass with these options. Raises PassOptionError."""

@@ -139,7 +139,7 @@ def leaves(pass_: Pass) -> Iterator[Pass]:
 
 def registered_passes() -> list[tuple[PassEntry, Pass]]:
     """The registered passes that need no options, with their entries."""
-    return [(entry, entry.make({})) for entry in list_passes() if entry.info is not None]
+    return [(entry, made) for entry in list_passes() if (made := entry.default()) is not None]
 
 
 def registered_rule_passes() -> list[tuple[str, RulePass]]:

@@ -176,8 +176,7 @@ class Inquiry:
 
     def _walk(self, name: str) -> Pass | None:
         """The pass without rules of that name, of the pipeline or a registered one with default options."""
-        entries = [entry for entry in list_passes() if entry.name == name and entry.info is not None]
-        found = self._walks().get(name) or next((entry.make({}) for entry in entries), None)
+        found = self._walks().get(name) or next((entry.default() for entry in list_passes() if entry.name == name), None)
         return None if found is None or found.members is not None or isinstance(found, RulePass) else found
 
     def _walks(self) -> dict[str, Pass]:

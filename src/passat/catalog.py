@@ -182,8 +182,8 @@ def pass_rows() -> list[PassRow]:
     """All registered passes, sorted by name. `level` is None if it depends on an option."""
     rows = []
     for entry in list_passes():
-        info = entry.info
-        made = None if info is None else entry.make({})
+        made = entry.default()
+        info = None if made is None else made.info
         doc = (made.__doc__ if isinstance(made, RulePass) else entry.doc) or ""
         rows.append(
             PassRow(
@@ -202,8 +202,8 @@ def pass_details(name: str) -> PassDetails:
     """A registered pass in full. Raises UnknownPassError."""
     list_passes()  # makes all names available for suggestions
     entry = get_entry(name)
-    info = entry.info
-    made = None if info is None else entry.make({})
+    made = entry.default()
+    info = None if made is None else made.info
     return PassDetails(
         name=entry.name,
         key=entry.key,

@@ -114,7 +114,8 @@ def _may_be_trusted(name: str) -> bool:
         entry = get_entry(name)
     except UnknownPassError:
         return False
-    return entry.info is not None and not any(isinstance(each, RulePass) for each in leaves(entry.make({})))
+    made = entry.default()
+    return made is not None and not any(isinstance(each, RulePass) for each in leaves(made))
 
 
 def _incomplete(verdict: Verdict) -> str:

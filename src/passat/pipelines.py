@@ -89,10 +89,10 @@ def _placed_of(version: int) -> tuple[Pass, ...]:
         # Of Passat's own passes, only those of the default pipeline declare a place; creating all would take 0.1 s.
         if not entry.is_own:
             try:
-                info = entry.info
+                made = entry.default()
             except Exception as error:
                 raise PluginError(f"the registered pass {entry.name} cannot be made: {type(error).__name__}: {error}") from error
-            found += [entry.make({})] if info is not None and anchors(info) else []
+            found += [made] if made is not None and anchors(made.info) else []
     return tuple(found)
 
 

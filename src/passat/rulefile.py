@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from passat.ir.argument_checks import is_sequence
 from passat.ir.bounded_read import read_bounded
-from passat.ir.long_words import short_repr
+from passat.ir.long_words import short_repr, text_of
 from passat.ir.op import Op
 from passat.ir.passat_error import PassatError
 from passat.passmgr.pass_info import PassInfo
@@ -212,8 +212,8 @@ def _compiled(source: bytes, name: str) -> CodeType:
 
 def _reason(error: BaseException) -> str:
     """The reason as a sentence."""
-    kind = "" if isinstance(error, RuleError) else f"{type(error).__name__}: "
-    return kind + (" ".join(str(error).split()) or "no reason given") + (_import_of(error.name) if type(error) is NameError else "")
+    kind = f"{type(error).__name__}: " if str(error).strip() and not isinstance(error, RuleError) else ""
+    return kind + text_of(error) + (_import_of(error.name) if type(error) is NameError else "")
 
 
 def _import_of(name: str | None) -> str:
