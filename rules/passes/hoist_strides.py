@@ -19,7 +19,7 @@ from passat.rules.passes.simplify_shapes import in_each_function, own_nodes
 
 Steps = tuple[int, ...]
 """Distances of the positions that are read, along both axes of an image."""
-_ALL: Final[Steps] = (1, 1)
+ALL: Final[Steps] = (1, 1)
 
 
 def hoist_strides(function: Function) -> Function:
@@ -30,7 +30,7 @@ def hoist_strides(function: Function) -> Function:
 
 def _hoisted(function: Function) -> Function:
     order = own_nodes(function.body)
-    if not any(_is_pointwise(node) and _strides(node) != _ALL for node in order) or any(
+    if not any(is_pointwise(node) and strides_of(node) != ALL for node in order) or any(
         isinstance(node, (Let, If, Match)) for node in order
     ):
         return function
@@ -41,7 +41,7 @@ def _hoisted(function: Function) -> Function:
         if not lost:
             break
         whole |= lost
-    if all(read == _ALL for read in steps.values()):
+    if all(read == ALL for read in steps.values()):
         return function
     made: dict[int, Expr] = {}
     fewer: dict[tuple[int, Steps], Expr] = {}
@@ -53,17 +53,17 @@ def _hoisted(function: Function) -> Function:
 
 def _read(order: Sequence[Expr], root: Expr, whole: set[int]) -> dict[int, Steps]:
     """Which positions of each node are read, by identity. Nodes of `whole` are computed as a whole."""
-    asked: dict[int, set[Steps]] = {id(root): {_ALL}}
+    asked: dict[int, set[Steps]] = {id(root): {ALL}}
     steps: dict[int, Steps] = {}
     for node in reversed(order):
-        wanted = asked.get(id(node), {_ALL})
-        read = wanted.pop() if len(wanted) == 1 and id(node) not in whole else _ALL
-        steps[id(node)] = read = read if read == _ALL or _takes_steps(node) else _ALL
+        wanted = asked.get(id(node), {ALL})
+        read = wanted.pop() if len(wanted) == 1 and id(node) not in whole else ALL
+        steps[id(node)] = read = read if read == ALL or takes_steps(node) else ALL
         for part in children(node):
-            of_part = _ALL
-            if _is_pointwise(node) and isinstance(node, Call) and part is node.args[0]:
-                of_part = _times(_strides(node), read)
-            elif read != _ALL and not _is_convolution(node) and _has_image(part, node):
+            of_part = ALL
+            if is_pointwise(node) and isinstance(node, Call) and part is node.args[0]:
+                of_part = _times(strides_of(node), read)
+            elif read != ALL and not is_convolution(node) and has_image(part, node):
                 of_part = read
             asked.setdefault(id(part), set()).add(of_part)
     return steps
@@ -75,8 +75,8 @@ def _lost(order: Sequence[Expr], steps: dict[int, Steps]) -> set[int]:
     for node in order:
         read = steps[id(node)]
         if (
-            read != _ALL
-            and not _is_convolution(node)
+            read != ALL
+            and not is_convolution(node)
             and not any(steps[id(part)] == read and id(part) not in lost for part in children(node))
         ):
             lost.add(id(node))
@@ -87,16 +87,16 @@ def _rebuilt(node: Expr, steps: dict[int, Steps], made: dict[int, Expr], fewer: 
     whole, read = with_children(node, [made[id(part)] for part in children(node)]), steps[id(node)]
     if not isinstance(node, Call) or not isinstance(whole, Call) or not isinstance(node.op, Op):
         return whole
-    if _is_convolution(node):
-        has_steps = _is_pointwise(node) and steps[id(node.args[0])] != _ALL
-        strides = _ALL if has_steps else _times(_strides(node), read)
+    if is_convolution(node):
+        has_steps = is_pointwise(node) and steps[id(node.args[0])] != ALL
+        strides = ALL if has_steps else _times(strides_of(node), read)
         attrs = node.op.bind_attrs({**node.attrs, "strides": strides})
-        return whole if strides == _strides(node) else Call(node.op, whole.args, attrs, span=node.span)
-    if read == _ALL:
+        return whole if strides == strides_of(node) else Call(node.op, whole.args, attrs, span=node.span)
+    if read == ALL:
         return whole
     args = list(whole.args)
     for i, part in enumerate(node.args):
-        if steps[id(part)] == _ALL and _has_image(part, node):
+        if steps[id(part)] == ALL and has_image(part, node):
             if (id(part), read) not in fewer:
                 pool = get_op("nn.avg_pool2d")  # stays in ONNX Runtime's blocked layout, unlike a slice
                 fewer[id(part), read] = Call(pool, (args[i],), pool.bind_attrs({"strides": read}), span=part.span)
@@ -108,27 +108,28 @@ def _times(one: Steps, other: Steps) -> Steps:
     return tuple(a * b for a, b in zip(one, other, strict=True))
 
 
-def _strides(node: Expr) -> Steps:
+def strides_of(node: Expr) -> Steps:
+    """The strides of a convolution, along both axes."""
     assert isinstance(node, Call)
     return per_axis(node.attrs.strides, 2, "strides")
 
 
-def _is_convolution(node: Expr) -> bool:
+def is_convolution(node: Expr) -> bool:
     """Of images with the channels first."""
     return (
         isinstance(node, Call) and node.op is get_op("nn.conv2d") and (node.attrs.data_layout, node.attrs.kernel_layout) == ("NCHW", "OIHW")
     )
 
 
-def _is_pointwise(node: Expr) -> bool:
+def is_pointwise(node: Expr) -> bool:
     """True for a 1x1 convolution without padding: it reads one position for each of its result."""
-    if not isinstance(node, Call) or not _is_convolution(node):
+    if not isinstance(node, Call) or not is_convolution(node):
         return False
     padding = node.attrs.padding
     return tensor_type(node.args[1].checked_type).shape[2:] == (1, 1) and not any((padding,) if isinstance(padding, int) else padding)
 
 
-def _takes_steps(node: Expr) -> bool:
+def takes_steps(node: Expr) -> bool:
     """True if some positions of a call can be computed without the others: convolutions, biases and elementwise calls on images of floats,
     and on what has one number for each channel."""
     type_ = node.checked_type
@@ -136,19 +137,19 @@ def _takes_steps(node: Expr) -> bool:
         return False
     if type_.ndim != 4 or type_.dtype != "float32" or not all(isinstance(size, int) and size > 1 for size in type_.shape[2:]):
         return False
-    if _is_convolution(node):
+    if is_convolution(node):
         return True
     if node.op is get_op("nn.bias_add"):
         return type_.axis(node.attrs.axis) == 1
     return node.op.elementwise and all(
         isinstance(part.checked_type, TensorType)
         and part.checked_type.dtype == "float32"
-        and (_has_image(part, node) or all(size == 1 for size in part.checked_type.shape[-2:]))
+        and (has_image(part, node) or all(size == 1 for size in part.checked_type.shape[-2:]))
         for part in node.args
     )
 
 
-def _has_image(part: Expr, node: Expr) -> bool:
+def has_image(part: Expr, node: Expr) -> bool:
     """True if an operand has the positions of the result."""
     own, result = part.checked_type, node.checked_type
     return isinstance(own, TensorType) and isinstance(result, TensorType) and own.ndim == 4 and own.shape[2:] == result.shape[2:]

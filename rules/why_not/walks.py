@@ -1,4 +1,5 @@
-"""Answers about passes without rules: whether they ran, what they changed, and why HoistSelections left a selection where it is."""
+"""Answers about passes without rules: whether they ran, what they changed, and why HoistSelections left a selection, or the strides of a
+convolution, where they are."""
 
 from collections.abc import Collection, Sequence
 from typing import Final
@@ -11,6 +12,7 @@ from passat.ir.module import IRModule
 from passat.ir.op import Op
 from passat.ir.traverse import children
 from passat.rules.passes.hoist_selections import HoistSelections, selects_each
+from passat.rules.passes.hoist_strides import ALL, has_image, is_convolution, is_pointwise, strides_of, takes_steps
 from passat.rules.passes.selected_regions import Region, completed, merged
 from passat.rules.passes.selections import SELECTING, selection
 from passat.rules.passes.simplify_shapes import own_nodes
@@ -105,7 +107,28 @@ def _why_left(order: Sequence[Expr], root: Expr, call: Expr, *, of_each: bool) -
     if is_call_of(call, *SELECTING):
         whole = selection(call, of_each) is not None
         return "the selections from its operand select most of the positions together" if whole else _NO_SELECTION
+    if isinstance(call, Call) and is_convolution(call) and strides_of(call) != ALL:
+        return _why_strides_stay(order, root, call)
     return "no selection reads it, directly or through calls that are computed position by position"
+
+
+def _why_strides_stay(order: Sequence[Expr], root: Expr, call: Call) -> str:
+    """Why the strides of a convolution did not move to the convolutions before it."""
+    if not is_pointwise(call):
+        return "its strides stay, since strides move from 1x1 convolutions without padding only: others read all positions"
+    node = call.args[0]
+    alike = [each for each in order if isinstance(each, Call) and is_pointwise(each) and strides_of(each) == strides_of(call)]
+    known = {id(each) for each in alike if each.args[0] is node}
+    while True:
+        if readers := _readers(order, root, node, known):
+            return f"its strides stay, since other positions of {_said(node)} are read by {listed(list(dict.fromkeys(readers)))}"
+        if not takes_steps(node):
+            to = "convolutions with the channels first, biases and elementwise calls, of float32 images of known sizes"
+            return f"its strides stay, since {_said(node)} is computed as a whole: strides move to {to}"
+        if is_convolution(node):
+            return "the program would not be cheaper if its strides moved"
+        known.add(id(node))
+        node = next(part for part in children(node) if has_image(part, node))
 
 
 def _beyond(order: Sequence[Expr], region: Region, call: Expr) -> Expr | None:

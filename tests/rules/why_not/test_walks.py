@@ -116,3 +116,18 @@ def test_exact_programs() -> None:
     nodes = "[p] a = MatMul(x, u)  [g] y = Gather<axis = 1>(a, first)"
     answer = inquiry("float[n, m] y", nodes, math="exact").answer("HoistSelections", "g")
     assert answer.findings[0].text == "products of fewer rows may round differently, which rules.math=exact excludes"
+
+
+@pytest.mark.parametrize(
+    ("between", "outputs", "said"),
+    [
+        ("b = Relu(a)", "y", "rewritten at 'point'"),
+        ("b = Relu(a)", "y, b", "other positions of nn.relu 'b' are read by the result of the program"),
+        ("m = MaxPool<kernel_shape = [1, 3], pads = [0, 1, 0, 1]>(a) b = Tanh(m)", "y", "since nn.max_pool2d 'm' is computed as a whole"),
+    ],
+)
+def test_why_the_strides_of_a_convolution_stay(between: str, outputs: str, said: str) -> None:
+    signature = f"(float[1, 4, 8, 8] x, float[4, 4, 3, 3] w, float[4, 4, 1, 1] v) => ({', '.join(f'float[k, l, m, n] {out}' for out in outputs.split(', '))})"
+    body = f"a = Conv(x, w) {between} [point] y = Conv<strides = [2, 2]>(b, v)"
+    model = parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> g {signature} {{ {body} }}')
+    assert said in str(Inquiry(from_onnx(model), build_pipeline("HoistSelections", [])).answer("HoistSelections", "point"))
