@@ -309,3 +309,17 @@ def test_random_inputs_of_a_run_have_the_sizes_that_are_named(tmp_path: Path) ->
     assert run("--dim", "n=3", "--inputs", str(arrays)) == "y: float32[3, 4]\n"
     assert run("--dim", "k=3") == f"error: {model}: the model has no input with a dimension named 'k'; its named dimensions are n, m\n"
     assert run("--dim", "n=2", "--inputs", str(arrays)) == f"error: the inputs in {arrays}: the size n is 3, not 2\n"
+
+
+def test_the_outputs_of_a_run_have_any_names(tmp_path: Path) -> None:
+    model, arrays = tmp_path / "m.onnx", tmp_path / "out.npz"
+    long = "n" * 70_000
+    text = '<ir_version: 9, opset_import: ["" : 20]> g (float[2] x) => (float[2] file, seq(float[2]) s{}) {{ file = Neg(x) s = SequenceConstruct(x) {} }}'
+    onnx.save(parser.parse_model(text.format("", "")), model)
+    result = CliRunner().invoke(app, ["run", str(model), "-o", str(arrays)])
+    assert result.stderr == f"note: {arrays} holds tensors only, not s\n"
+    with np.load(arrays) as written:
+        assert written.files == ["file"]
+    onnx.save(parser.parse_model(text.format(f", float[2] {long}", f"{long} = Exp(x)")), model)
+    result = CliRunner().invoke(app, ["run", str(model), "-o", str(arrays)])
+    assert (result.exit_code, "is too long for a file of arrays" in result.stderr) == (1, True)

@@ -2,10 +2,12 @@
 faster, what one computes, and the cheapest program of an e-graph in a file."""
 
 import contextlib
+import io
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 from typing import Any as AnyValue
 
 import typer
@@ -25,6 +27,9 @@ from passat.cli.arguments import (
 from passat.cli.command import command
 from passat.cli.options import DimOption, ProgressOptions, parse_sizes, working
 from passat.ir.counting import counted
+
+_LONGEST_NAME: Final = 65_500
+"""Bytes of a name from which on an archive cannot hold it."""
 
 
 @command(app)
@@ -145,7 +150,8 @@ def run(
         import numpy as np
 
         from passat.choose import feed_of_sizes
-        from passat.ir.long_words import with_short_words
+        from passat.ir.long_words import listed, with_short_words
+        from passat.ir.whole_file import write_whole
         from passat.kernel_library import library_of
         from passat.runner import Runner, custom_operators, sentence_of
         from passat.settings import check_drawn
@@ -167,9 +173,27 @@ def run(
             print(with_short_words(f"{name}: {dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else f"{name}: {kind}"))
         if output is not None:
             arrays: dict[str, AnyValue] = {name: value for name, value in zip(names, values, strict=True) if isinstance(value, np.ndarray)}
-            with output.open("wb") as file:
-                np.savez(file, **arrays)
+            write_whole(output, _archive(arrays))
+            if left := [name for name in names if name not in arrays]:
+                print(f"note: {output} holds tensors only, not {listed(left)}", file=sys.stderr)
             print(f"written to {output}")
+
+
+def _archive(arrays: Mapping[str, AnyValue]) -> bytes:
+    """Arrays in the format of `numpy.savez`, which takes no array called `file` or `allow_pickle`. Ends the command for a name that the
+    format cannot hold."""
+    import zipfile
+
+    import numpy as np
+
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name, array in arrays.items():
+            if len(name.encode("utf-8", "surrogatepass")) >= _LONGEST_NAME:
+                fail(f"the name of the output {name!r} is too long for a file of arrays; without -o, its type and shape are printed")
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=True)
+    return made.getvalue()
 
 
 @command(app)
