@@ -396,3 +396,10 @@ def test_every_rule_pass_runs_the_rules_that_all_of_them_have() -> None:
 
 def test_without_arguments_the_help_is_shown() -> None:
     assert "optimize" in run().output
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the shell closes the stream")
+def test_closed_streams() -> None:
+    shell = f'exec "{sys.executable}" -m passat inspect "{RESNET}" 2>&-'
+    result = subprocess.run(["sh", "-c", shell], stdout=subprocess.PIPE, text=True, check=True)
+    assert result.stdout.startswith(f"{RESNET}: ")

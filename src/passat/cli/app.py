@@ -275,8 +275,19 @@ def passat(version: Annotated[bool, typer.Option("--version", help="Print the ve
         raise typer.Exit
 
 
+def _open_closed_streams() -> None:
+    """Opens standard streams that the shell closed (`2>&-`): Python has None in their place, and the next file would get their number."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # until the process ends
+
+
 def main() -> None:
     """Runs the command line of this process."""
+    _open_closed_streams()
     terminate_in_order()
     if not os.environ.get("COLUMNS", "").strip("0").isdecimal():  # such as the 0 of a terminal without a size, where nothing would fit
         os.environ.pop("COLUMNS", None)
