@@ -76,6 +76,11 @@ def is_stateful(domain: str, op_type: str) -> bool:
     return op_type in RANDOM or domain not in _KNOWN_DOMAINS
 
 
+def dequantizes(op: object) -> bool:
+    """Whether an operator is DequantizeLinear."""
+    return isinstance(op, OpaqueOp) and op.op_type in WIDENING
+
+
 def opaque_name(domain: str, op_type: str) -> str:
     """The name of the opaque operator for an ONNX operator.
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
+from passat.ir.analysis import is_call_of
 from passat.ir.expr import Call, Constant, Expr, Function, GlobalVar, Let, Tuple, TupleGetItem, Var
 from passat.ir.infer import infer_type
 from passat.ir.onnx.errors import OnnxError
 from passat.ir.onnx.frame import Origin
+from passat.ir.onnx.opaque import dequantizes
 from passat.ir.op import Op
 
 
@@ -118,11 +120,12 @@ class Plan:
         )
 
     def _merged(self, found: Sequence[tuple[int, Call, Sequence[Expr]]], roots: Sequence[Expr]) -> set[int]:
-        """The products and convolutions whose only user is a bias addition: ONNX has a single node for both."""
+        """The products and convolutions whose only user is a bias addition: ONNX has a single node for both. A product with a transposed
+        quantized weight stays MatMul: ONNX Runtime makes a Gemm a Gemm with transB, and fuses DequantizeLinear only with the former."""
         from passat.ir.ops.linear import accepts_bias
 
         additions = [call for _, call, _ in found if call.op.name == "nn.bias_add" and id(call) not in self.origins]  # type: ignore[attr-defined]  # collected calls call operators
-        products = {id(call.args[0]) for call in additions if accepts_bias(call)}
+        products = {id(call.args[0]) for call in additions if accepts_bias(call) and not self._turns_weight(call.args[0])}
         if not products:
             return products
         readers = dict.fromkeys(products, 0)
@@ -130,6 +133,14 @@ class Plan:
             if id(part) in readers:
                 readers[id(part)] += 1
         return {product for product, count in readers.items() if count == 1}
+
+    def _turns_weight(self, product: Expr) -> bool:
+        """Whether the right operand is the transpose of a dequantized one."""
+        right = self.resolve(product.args[1]) if isinstance(product, Call) else product
+        if not is_call_of(right, "transpose"):
+            return False
+        source = self.resolve(right.args[0])
+        return isinstance(source, Call) and dequantizes(source.op)
 
 
 def _place(value: Expr) -> tuple[int, int]:

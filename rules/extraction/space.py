@@ -15,20 +15,10 @@ from typing import Final, NamedTuple
 
 from passat.ir.bounded_read import decode_json, read_bounded
 from passat.ir.cost import view
+from passat.ir.onnx.opaque import dequantizes
 from passat.ir.ops.linear import takes_bias
 from passat.ir.passat_error import PassatError
-from passat.rules.cost import (
-    EPSILON,
-    LARGEST,
-    UNFUSED,
-    ConstantAware,
-    CostModel,
-    dequantizes,
-    is_arithmetic,
-    price,
-    price_apart,
-    price_copied,
-)
+from passat.rules.cost import EPSILON, LARGEST, ConstantAware, CostModel, Dequantized, price, price_apart, price_copied
 from passat.rules.engine.graph import Graph
 from passat.rules.engine.symbols import CONST_SYMBOL, REGION, Symbol
 
@@ -166,19 +156,18 @@ def _costs(graph: Graph, space: Space, model: CostModel, results: Container[int]
     is_constant = constant.__getitem__
     aware = isinstance(model, ConstantAware)
     prices: dict[tuple[object, ...], float] = {}
-    dequantized: set[int] = set()
+    dequantized = Dequantized() if any(dequantizes(symbol.op) for symbol in set(graph.symbols)) else None
     costs: list[float] = []
     free: list[int] = []
     for node, (symbol, parts) in enumerate(zip(graph.symbols, space.children, strict=True)):
         op = symbol.op
         folded, factor = op is None, 1.0
+        if dequantized is not None and op is not None:
+            factor = dequantized.factor(classes[node], op, graph.attrs[payloads[node]], parts, [constant[part] for part in parts])
         if parts and constant[parts[0]] and all(map(is_constant, parts)) and _is_plain(symbol):
             if default[classes[node]] == node:
                 constant[classes[node]] = True
-            folded = True
-            if op is not None and dequantizes(op, map(dequantized.__contains__, parts)):
-                dequantized.add(classes[node])
-                folded, factor = not is_arithmetic(op), UNFUSED
+            folded = op is None or dequantized is None or not dequantized.computes(op, parts)
         if op is None or folded:
             free.append(node)
             costs.append(EPSILON)

@@ -177,11 +177,59 @@ def test_a_norm_before_a_product_stays_one_that_onnx_runtime_fuses(kind: str, dt
 
 def norms(model: onnx.ModelProto, path: Path) -> int:
     """The number of normalizations that ONNX Runtime fuses; those of float16 by its last optimizations only."""
+    return sum(kind in ("LayerNormalization", "SimplifiedLayerNormalization") for kind in fused_kinds(model, path))
+
+
+def fused_kinds(model: onnx.ModelProto, path: Path) -> list[str]:
+    """The operators that ONNX Runtime runs."""
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(path)
     options.log_severity_level = 4
     onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return sum(node.op_type in ("LayerNormalization", "SimplifiedLayerNormalization") for node in onnx.load(path).graph.node)
+    return sorted(node.op_type for node in onnx.load(path).graph.node)
+
+
+TURNED, OUT = "t = Transpose<perm = [1, 0]> (d)", "e = QuantizeLinear(m, s, z) y = DequantizeLinear(e, s, z)"
+PRODUCTS = [
+    ("x", f"{TURNED} y = MatMul(x, t)", "MatMulNBits"),
+    ("x", f"{TURNED} m = MatMul(x, t) y = Add(m, b)", "MatMulNBits"),
+    ("x", f"{TURNED} m = MatMul(x, t) n = Mul(m, c) y = Softmax(n)", "MatMulNBits"),
+    ("x", "m = MatMul(x, d) y = Transpose<perm = [1, 0]> (m)", "MatMulNBits"),
+    ("a", "m = MatMul(a, d) n = Mul(m, c) y = Softmax(n)", "MatMulIntegerToFloat"),
+    ("a", f"{TURNED} m = MatMul(a, t) n = Mul(m, c) y = Softmax(n)", "MatMulIntegerToFloat"),
+    ("a", f"m0 = MatMul(a, d) m = Transpose<perm = [1, 0]> (m0) {OUT}", "QLinearMatMul"),
+]
+
+
+@pytest.mark.parametrize(("operand", "body", "kind"), PRODUCTS)
+def test_products_stay_fused_with_their_dequantization(operand: str, body: str, kind: str, tmp_path: Path) -> None:
+    """Neither transposes become flags of a product that reads quantized weights, nor do scales move before one."""
+    random = np.random.default_rng(0)
+    first = "q = QuantizeLinear(x, s, z) a = DequantizeLinear(q, s, z) " if operand == "a" else ""
+    graph = f"g (float[n, 128] x) => (float[m, k] y) {{ {first} d = DequantizeLinear(w, v) {body} }}"
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> {graph}')
+    sizes = (512, 128) if TURNED in body else (128, 512)
+    weights = {"w": random.integers(-60, 60, sizes).astype(np.int8), "b": random.standard_normal(512), "c": 0.25, "s": 0.03, "v": 0.01}
+    used = {name for node in model.graph.node for name in node.input}
+    constants = {name: value if name == "w" else np.float32(value) for name, value in weights.items()} | {"z": np.uint8(128)}
+    model.graph.initializer.extend(numpy_helper.from_array(np.asarray(constants[name]), name) for name in constants.keys() & used)
+    before, after = fused_kinds(model, tmp_path / "before.onnx"), fused_kinds(optimize(model).model, tmp_path / "after.onnx")
+    assert kind in before
+    assert kind in after
+    assert after.count("DequantizeLinear") == before.count("DequantizeLinear")
+
+
+def test_scales_along_the_rows_of_a_transposed_weight_are_not_those_of_a_gemm() -> None:
+    """ONNX Runtime makes `Gemm` with transB a QGemm, and takes the scales for those of the columns. A tied embedding has such a product."""
+    random = np.random.default_rng(0)
+    body = f"q = QuantizeLinear(x, s, z) a = DequantizeLinear(q, s, z) d = DequantizeLinear<axis = 1> (w, v, u) {TURNED} m = MatMul(a, t) {OUT}"
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> g (float[n, 64] x) => (float[n, 64] y) {{ {body} }}')
+    weights = {"w": random.integers(-60, 60, (64, 64)).astype(np.int8), "v": random.uniform(0.001, 0.02, 64).astype(np.float32)}
+    constants = {**weights, "s": np.float32(0.03), "z": np.uint8(128), "u": np.zeros(64, np.int8)}
+    model.graph.initializer.extend(numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items())
+    x = random.standard_normal((8, 64)).astype(np.float32)
+    before, after = (onnxruntime.InferenceSession(each.SerializeToString()).run(None, {"x": x}) for each in (model, optimize(model).model))
+    np.testing.assert_allclose(before[0], after[0], atol=0.05)
 
 
 def test_scales_do_not_move_to_dequantized_weights(tmp_path: Path) -> None:
