@@ -209,9 +209,9 @@ def test_products_stay_fused_with_their_dequantization(operand: str, body: str, 
     graph = f"g (float[n, 128] x) => (float[m, k] y) {{ {first} d = DequantizeLinear(w, v) {body} }}"
     model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> {graph}')
     sizes = (512, 128) if TURNED in body else (128, 512)
-    weights = {"w": random.integers(-60, 60, sizes).astype(np.int8), "b": random.standard_normal(512), "c": 0.25, "s": 0.03, "v": 0.01}
+    weight, bias = random.integers(-60, 60, sizes).astype(np.int8), random.standard_normal(512).astype(np.float32)
+    constants = {"w": weight, "b": bias, "z": np.uint8(128), "c": np.float32(0.25), "s": np.float32(0.03), "v": np.float32(0.01)}
     used = {name for node in model.graph.node for name in node.input}
-    constants = {name: value if name == "w" else np.float32(value) for name, value in weights.items()} | {"z": np.uint8(128)}
     model.graph.initializer.extend(numpy_helper.from_array(np.asarray(constants[name]), name) for name in constants.keys() & used)
     before, after = fused_kinds(model, tmp_path / "before.onnx"), fused_kinds(optimize(model).model, tmp_path / "after.onnx")
     assert kind in before
