@@ -148,7 +148,9 @@ def find_places(
             continue
         for turned in turns:
             operands = graph.operands[node][:: -1 if turned else 1]
-            if any(graph.find(columns.get(each.key, operand)) != graph.find(operand) for each, operand in zip(parts, operands, strict=True)):
+            if any(
+                graph.find(columns.get(each.key, operand)) != graph.find(operand) for each, operand in zip(parts, operands, strict=True)
+            ):
                 continue  # a search of one operand would be in vain if another is not the one that was matched
             below = [find_places(graph, *at, columns, payloads, members) for at in zip(parts, operands, strict=True)]
             if None not in below:
