@@ -234,9 +234,10 @@ def _made_elsewhere(what: str) -> AnyValue:
 class Dequantized:
     """The dequantized values of a program, and what calls on them cost. ONNX Runtime does not fold DequantizeLinear, but fuses it with the
     product or convolution that reads it, also past transposes and other data movement. It does not fuse past arithmetic, nor with a
-    transpose flag (or as a QGemm, which takes scales along the wrong axis)."""
+    transpose flag (or as a QGemm, which takes scales along the wrong axis). A count of nodes knows nothing of this."""
 
-    def __init__(self) -> None:
+    def __init__(self, model: CostModel) -> None:
+        self._counts = isinstance(model, NodeCount)
         self._moved: set[int] = set()
         self._changed: set[int] = set()
 
@@ -252,6 +253,8 @@ class Dequantized:
         elif self.computes(op, operands):
             if op.elementwise:
                 self._changed.add(value)
+            if self._counts:
+                return 1.0
             if all(known):
                 return UNFUSED
             if not op.elementwise and self._fuses(op, attrs, operands, known):
@@ -275,7 +278,7 @@ def call_costs(root: Expr, model: CostModel) -> list[tuple[Call, float]]:
     except arithmetic on dequantized weights. A bias is nearly free if the product or convolution before it has no other reader; otherwise
     it costs an addition. Views are nearly free, except results of a function, which are copied."""
     constant: set[int] = set()
-    dequantized = Dequantized()
+    dequantized = Dequantized(model)
     found: list[tuple[Call, float]] = []
     nodes = post_order(root)
     along = _fused_biases(root, nodes)

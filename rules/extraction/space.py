@@ -156,7 +156,7 @@ def _costs(graph: Graph, space: Space, model: CostModel, results: Container[int]
     is_constant = constant.__getitem__
     aware = isinstance(model, ConstantAware)
     prices: dict[tuple[object, ...], float] = {}
-    dequantized = Dequantized() if any(dequantizes(symbol.op) for symbol in set(graph.symbols)) else None
+    dequantized = Dequantized(model) if any(dequantizes(symbol.op) for symbol in set(graph.symbols)) else None
     costs: list[float] = []
     free: list[int] = []
     for node, (symbol, parts) in enumerate(zip(graph.symbols, space.children, strict=True)):

@@ -1,10 +1,12 @@
 """Cost models: the cost of calls and programs; shared parts count once, and constants cost nothing."""
 
+import onnx.parser
 import pytest
 
 from passat.ir.attrs import EMPTY_ATTRS
 from passat.ir.expr import Expr
 from passat.ir.infer import infer_type
+from passat.ir.onnx import from_onnx
 from passat.ir.op import get_op
 from passat.ir.types import TensorType
 from passat.rules.cost import EPSILON, Machine, NodeCount, Roofline, program_cost
@@ -139,6 +141,13 @@ def test_unfoldable_calls_are_not_free() -> None:
     assert count(ops.nn.dropout(const([1.0]))[0]) == 1
     assert count(ops.zeros(shape=(2,), dtype="float32")) == 1
     assert count(ops.exp(ops.zeros(shape=(2,), dtype="float32"))) == 2
+
+
+def test_a_count_of_nodes_does_not_know_what_the_runtime_fuses() -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[2, 4] x) => (float[2, 4] y)
+        <int8[4, 4] q = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, float s = {0.5}, float two = {2.0}>
+        { w = DequantizeLinear(q, s) v = Mul(w, two) a = MatMul(x, w) b = MatMul(x, v) y = Sub(a, b) }"""
+    assert program_cost(from_onnx(onnx.parser.parse_model(text))["main"], NodeCount()) == 4
 
 
 def test_a_program_of_many_paths() -> None:
