@@ -34,7 +34,8 @@ on one thread, at 1, 8 and 128 rows: 0.33, 0.28 and 0.4 (QLinearMatMul); 0.36, 0
 """
 UNFUSED: Final = 4.0
 """Factor on the price of arithmetic on a dequantized weight, which includes its DequantizeLinear: 0.5 to 8 as measured, by the axis of the
-scales, with weights of 64 x 2,048 to 768 x 3,072."""
+scales, with weights of 64 x 2,048 to 768 x 3,072. Also of a product of dequantized operands that arithmetic has changed: 1.5 to 5.5 with
+weights of 512 x 512 to 16 x 64, at 1 to 128 rows."""
 _SHOWN: Final = 200
 """Number of characters of types shown in messages."""
 
@@ -244,22 +245,30 @@ class Dequantized:
     def computes(self, op: Op, operands: Sequence[int]) -> bool:
         """True for arithmetic on dequantized values. If all operands are constants, it is not folded, but computed in each run."""
         arithmetic = op.elementwise or op.pattern == OpPattern.OUT_ELEMWISE_FUSABLE
-        return arithmetic and not (self._moved.isdisjoint(operands) and self._changed.isdisjoint(operands))
+        return arithmetic and any(map(self.__contains__, operands))
 
     def factor(self, value: int, op: Op, attrs: Attrs, operands: Sequence[int], known: Sequence[bool]) -> float:
         """The factor on the price of a call. `known` marks constant operands. Records its value, so calls come after their operands."""
         if dequantizes(op) or (op.movement and operands and self._moved.issuperset(operands)):
             self._moved.add(value)
-        elif self.computes(op, operands):
-            if op.elementwise:
+        elif any(map(self.__contains__, operands)):
+            if (op.elementwise or op.movement or all(known)) and all(
+                given or each in self for each, given in zip(operands, known, strict=True)
+            ):
                 self._changed.add(value)
-            if self._counts:
+            if self._counts or not self.computes(op, operands):
                 return 1.0
             if all(known):
                 return UNFUSED
             if not op.elementwise and self._fuses(op, attrs, operands, known):
                 return FUSED
+            if op.cost is product_cost and not self._changed.isdisjoint(operands) and all(map(self.__contains__, operands)):
+                return UNFUSED
         return 1.0
+
+    def __contains__(self, value: int) -> bool:
+        """Whether a value is dequantized, and perhaps moved or changed by arithmetic."""
+        return value in self._moved or value in self._changed
 
     def _fuses(self, op: Op, attrs: Attrs, operands: Sequence[int], known: Sequence[bool]) -> bool:
         """True for a product or convolution of dequantized values, and a product with a dequantized weight on the right."""
