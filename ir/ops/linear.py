@@ -10,6 +10,7 @@ from passat.ir.cost import Cost, elements, nbytes
 from passat.ir.counting import counted
 from passat.ir.dtypes import FLOATS, to_numpy
 from passat.ir.expr import Call, Constant, Expr
+from passat.ir.onnx.opaque import dequantizes
 from passat.ir.onnx_mapping import Emitter, OnnxNode, from_onnx, to_onnx
 from passat.ir.op import Op, OpTypeError, define_op
 from passat.ir.ops.accumulate import BYTES, Array, check_dtypes, narrow, summed, sums_dtype, wide
@@ -191,10 +192,21 @@ def _read_gemm(node: OnnxNode) -> Expr | None:
     return bias_add(product, node.input(2), axis=-1, span=node.span) if biased else product
 
 
+def _breaks_matmul(product: Call) -> bool:
+    """Whether both operands are dequantized, and the right one not by one scale or one for each column. ONNX Runtime fuses such a MatMul,
+    and then does not run it; it does not fuse such a Gemm."""
+    if not all(isinstance(arg, Call) and dequantizes(arg.op) for arg in product.args):
+        return False
+    weight = product.args[1]
+    assert isinstance(weight, Call)
+    scales = tensor_type(weight.args[1].checked_type).shape
+    return len(scales) > 1 or (len(scales) == 1 and scales[0] not in (1, tensor_type(weight.checked_type).shape[-1]))
+
+
 def _write_product(call: Call, inputs: Sequence[str], emit: Emitter, *, left: bool, right: bool) -> str:
     """Emits a product of operands whose last two axes are optionally swapped; a third operand is a bias."""
     # before opset 11 Gemm requires a bias
-    if _is_gemm(call) and (len(inputs) == 3 or (emit.opset >= 11 and (left or right))):
+    if _is_gemm(call) and (len(inputs) == 3 or (emit.opset >= 11 and (left or right or _breaks_matmul(call)))):
         return emit.node("Gemm", inputs, {name: 1 for name, flag in (("transA", left), ("transB", right)) if flag})
     assert len(inputs) == 2, "only products of floating-point matrices accept a bias"
     types = [tensor_type(arg.checked_type) for arg in call.args]

@@ -232,6 +232,23 @@ def test_scales_along_the_rows_of_a_transposed_weight_are_not_those_of_a_gemm() 
     np.testing.assert_allclose(before[0], after[0], atol=0.05)
 
 
+@pytest.mark.parametrize("scales", [(32,), (2, 64)])
+def test_products_of_blocks_run(scales: tuple[int, ...]) -> None:
+    """ONNX Runtime fuses `MatMul` with scales of rows or blocks, and then does not run it; it does not fuse `Gemm`."""
+    size = "" if len(scales) == 1 else ", block_size = 16"
+    body = f"n = Neg(x) o = Neg(n) q = QuantizeLinear(o, s, z) a = DequantizeLinear(q, s, z) d = DequantizeLinear<axis = 0{size}> (w, v, u) y = Gemm(a, d)"
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> g (float[n, 32] x) => (float[n, 64] y) {{ {body} }}')
+    random = np.random.default_rng(0)
+    constants = {"w": random.integers(-60, 60, (32, 64)).astype(np.int8), "v": random.uniform(0.001, 0.02, scales).astype(np.float32)}
+    constants |= {"s": np.float32(0.03), "z": np.uint8(128), "u": np.zeros(scales, np.int8)}
+    model.graph.initializer.extend(numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items())
+    x = random.standard_normal((8, 32)).astype(np.float32)
+    result = optimize(model).model
+    assert len(result.graph.node) == 4
+    before, after = (onnxruntime.InferenceSession(each.SerializeToString()).run(None, {"x": x}) for each in (model, result))
+    np.testing.assert_allclose(before[0], after[0], rtol=1e-4, atol=1e-4)
+
+
 def test_scales_do_not_move_to_dequantized_weights(tmp_path: Path) -> None:
     """ONNX Runtime fuses DequantizeLinear with the product that reads it, but not past a Mul."""
     random = np.random.default_rng(0)
