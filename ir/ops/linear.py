@@ -203,10 +203,21 @@ def _breaks_matmul(product: Call) -> bool:
     return len(scales) > 1 or (len(scales) == 1 and scales[0] not in (1, tensor_type(weight.checked_type).shape[-1]))
 
 
+def _breaks_gemm(product: Call) -> bool:
+    """Whether both operands are dequantized, and the right one, which is transposed, by a scale for each column. ONNX Runtime takes them
+    for scales of rows if it fuses Gemm."""
+    if not all(isinstance(arg, Call) and dequantizes(arg.op) for arg in product.args):
+        return False
+    weight = product.args[1]
+    assert isinstance(weight, Call)
+    return tensor_type(weight.args[1].checked_type).ndim == 1 and weight.attrs.get("axis", 1) in (1, -1)
+
+
 def _write_product(call: Call, inputs: Sequence[str], emit: Emitter, *, left: bool, right: bool) -> str:
     """Emits a product of operands whose last two axes are optionally swapped; a third operand is a bias."""
     # before opset 11 Gemm requires a bias
-    if _is_gemm(call) and (len(inputs) == 3 or (emit.opset >= 11 and (left or right or _breaks_matmul(call)))):
+    by_gemm = (left or right or _breaks_matmul(call)) and not (right and _breaks_gemm(call))
+    if _is_gemm(call) and (len(inputs) == 3 or (emit.opset >= 11 and by_gemm)):
         return emit.node("Gemm", inputs, {name: 1 for name, flag in (("transA", left), ("transB", right)) if flag})
     assert len(inputs) == 2, "only products of floating-point matrices accept a bias"
     types = [tensor_type(arg.checked_type) for arg in call.args]
