@@ -192,31 +192,33 @@ def _read_gemm(node: OnnxNode) -> Expr | None:
     return bias_add(product, node.input(2), axis=-1, span=node.span) if biased else product
 
 
-def _breaks_matmul(product: Call) -> bool:
-    """Whether both operands are dequantized, and the right one not by one scale or one for each column. ONNX Runtime fuses such a MatMul,
-    and then does not run it; it does not fuse such a Gemm."""
-    if not all(isinstance(arg, Call) and dequantizes(arg.op) for arg in product.args):
-        return False
-    weight = product.args[1]
-    assert isinstance(weight, Call)
+def _quantized_weight(product: Call) -> Call | None:
+    """The right operand of a product if both operands are dequantized."""
+    left, right = product.args[:2]
+    if isinstance(left, Call) and isinstance(right, Call) and dequantizes(left.op) and dequantizes(right.op):
+        return right
+    return None
+
+
+def _breaks_matmul(weight: Call) -> bool:
+    """Whether a dequantized weight has other scales than one or one for each column. ONNX Runtime fuses MatMul on it, and then does not run
+    it; it does not fuse such a Gemm."""
     scales = tensor_type(weight.args[1].checked_type).shape
     return len(scales) > 1 or (len(scales) == 1 and scales[0] not in (1, tensor_type(weight.checked_type).shape[-1]))
 
 
-def _breaks_gemm(product: Call) -> bool:
-    """Whether both operands are dequantized, and the right one, which is transposed, by a scale for each column. ONNX Runtime takes them
-    for scales of rows if it fuses Gemm."""
-    if not all(isinstance(arg, Call) and dequantizes(arg.op) for arg in product.args):
-        return False
-    weight = product.args[1]
-    assert isinstance(weight, Call)
-    return tensor_type(weight.args[1].checked_type).ndim == 1 and weight.attrs.get("axis", 1) in (1, -1)
+def _breaks_gemm(weight: Call) -> bool:
+    """Whether a dequantized weight, which is transposed, has a scale for each column. ONNX Runtime takes them for scales of rows if it
+    fuses Gemm."""
+    scales = tensor_type(weight.args[1].checked_type).shape
+    return len(scales) == 1 and scales[0] != 1 and weight.attrs.get("axis", 1) in (1, -1)
 
 
 def _write_product(call: Call, inputs: Sequence[str], emit: Emitter, *, left: bool, right: bool) -> str:
     """Emits a product of operands whose last two axes are optionally swapped; a third operand is a bias."""
     # before opset 11 Gemm requires a bias
-    by_gemm = (left or right or _breaks_matmul(call)) and not (right and _breaks_gemm(call))
+    weight = _quantized_weight(call)
+    by_gemm = left or right if weight is None else (left or right or _breaks_matmul(weight)) and not (right and _breaks_gemm(weight))
     if _is_gemm(call) and (len(inputs) == 3 or (emit.opset >= 11 and by_gemm)):
         return emit.node("Gemm", inputs, {name: 1 for name, flag in (("transA", left), ("transB", right)) if flag})
     assert len(inputs) == 2, "only products of floating-point matrices accept a bias"

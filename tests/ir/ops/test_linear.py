@@ -352,6 +352,8 @@ def test_integers_have_wide_sums(nodes: "Nodes", left: str, right: str, out_dtyp
         generator.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype=dtype, endpoint=True)
         for dtype, shape in ((left, (2, rows, inner)), (right, (2, columns, inner)))
     )
+    if right == "int8":
+        b >>= 1  # with more than 7 bits, ONNX Runtime's sums of two products end at 16 bits on processors without VNNI
     wanted = np.matmul(a.astype(np.int64), b.astype(np.int64).swapaxes(1, 2)).astype(out_dtype)
     for name, x, y in (("nn.batch_matmul", a, b), ("nn.dense", a[0], b[0]), ("nn.matmul", a, b.swapaxes(1, 2))):
         call = get_op(name)(Var("x", TensorType(x.shape, left)), Var("y", TensorType(y.shape, right)), out_dtype=out_dtype)
