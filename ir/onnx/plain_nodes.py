@@ -19,17 +19,22 @@ _LONGEST: Final = 60
 
 
 def plain(node: NodeProto, opsets: Mapping[str, int], constants: Mapping[str, object] = MappingProxyType({})) -> NodeProto:
-    """Removes attributes that equal what is meant without them, and absent trailing operands and results. Returns the same node if there
-    are none. `constants` are the keys of constants by name (`content_of`)."""
+    """Removes attributes that equal what is meant without them, and absent trailing operands and results. Adds what an old version of an
+    operator means without an attribute, if later ones mean something else. Returns the same node if it stays the same. `constants` are the
+    keys of constants by name (`content_of`)."""
     ends = [names[-1] for names in (node.input, node.output) if names]
-    if not node.attribute and all(ends):
+    if not node.attribute and all(ends) and node.op_type not in _REDEFINED:
         return node
-    schema = schema_of(node.op_type, opsets.get("" if node.domain == "ai.onnx" else node.domain, 1), node.domain)
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    version = opsets.get(domain, 1)
+    schema = schema_of(node.op_type, version, domain)
     said = [each for each in node.attribute if schema is None or not _is_default(each, schema)]
     if schema is not None:
         names = {each.name for each in said}
         said = [each for each in said if not _is_neutral(each, node, names, constants)]
-    if len(said) == len(node.attribute) and all(ends):
+        if version < _REDEFINED.get(node.op_type, 0):
+            said = _as_later(node, said)
+    if said == list(node.attribute) and all(ends):
         return node
     plain = NodeProto()
     plain.CopyFrom(node)
@@ -47,6 +52,21 @@ def _is_default(attribute: AttributeProto, schema: defs.OpSchema) -> bool:
         return False
     held: bool = helper.get_attribute_value(known.default_value) == helper.get_attribute_value(attribute)
     return held and known.default_value.type == attribute.type
+
+
+_REDEFINED: Final = {"Softmax": 13, "LogSoftmax": 13, "Hardmax": 13, "RoiAlign": 16}
+"""Operators that mean something else with the same attributes from an opset on."""
+
+
+def _as_later(node: NodeProto, said: list[AttributeProto]) -> list[AttributeProto]:
+    """The attributes of a node of an old version, by what they mean in later versions."""
+    if node.op_type == "RoiAlign":
+        return [*said, helper.make_attribute("coordinate_transformation_mode", "output_half_pixel")]
+    axis = AttributeProto()
+    axis.CopyFrom(next((each for each in node.attribute if each.name == "axis"), helper.make_attribute("axis", 1)))
+    axis.name = "axis and all after it"  # as which later versions have only the last axis, their default
+    is_last = axis.i == -1 and not axis.ref_attr_name
+    return [*(each for each in said if each.name != "axis"), *([] if is_last else [axis])]
 
 
 _NEUTRAL: Final = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}

@@ -124,6 +124,19 @@ def test_attributes_that_say_what_holds_without_them() -> None:
     assert passat.diff(before, after).equal
 
 
+def test_equal_attributes_of_operators_that_an_opset_redefined() -> None:
+    def softmax(text: str, opset: int) -> ModelProto:
+        return parsed(f"y = Softmax{text}(x)", signature="(float[n, 4, 4] x) => (float[n, 4, 4] y)", opset=opset)
+
+    for text, change in {
+        "": "axis and all after it removed: 1",
+        "<axis = 1>": "axis added: 1, axis and all after it removed: 1",
+    }.items():
+        (found,) = passat.diff(softmax(text, 11), softmax(text, 13)).changes
+        assert ", ".join(found.what) == change
+    assert not passat.diff(softmax("<axis = -1>", 11), softmax("", 13)).changes
+
+
 def test_metadata_of_models() -> None:
     before = parsed("y = Neg(x) z = Exp(x)", signature="(float[n, 4] x) => (float[n, 4] y, float[n, 4] z)")
     after = parsed("y = Neg(x)", signature="(float[1, 4] x) => (float[1, 4] y)", opset=21)
