@@ -49,7 +49,7 @@ class _Measurement(RunInstrument[AnyValue]):
     def exit_pass_ctx(self) -> None:
         """Ends the measurement; its runs are kept until the next one."""
         super().exit_pass_ctx()
-        if not self._running.open:
+        if not self._running.around:
             self._started.runs, self._started.last = [], self._started.runs
 
     def _ended(self) -> list[AnyValue]:

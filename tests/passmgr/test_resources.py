@@ -246,6 +246,8 @@ def test_entered_twice(mod: IRModule) -> None:
         with PassContext(instruments=[memory]):
             keeps(mod)
         assert tracemalloc.is_tracing()
+        peaks(mod)
+    assert [run.name for run in memory.runs] == ["keeps", "peaks"]
 
 
 def test_threads_are_measured_apart_with_memory(mod: IRModule) -> None:
