@@ -98,7 +98,10 @@ class Session:
                 values[at] = _single(values[at])
             return values
         made = {name: self._to_runtime(feed[name], name, kind) for name, kind, _ in self.inputs}
-        return [_from_runtime(value) for value in self._session.run_with_ort_values(names, made)]
+        found = self._session.run_with_ort_values(names, made)
+        if others := [name for name, value in zip(names, found, strict=True) if not value.is_tensor()]:
+            raise ValueError(f"the output {others[0]!r} is not a tensor, which a model with bfloat16 inputs or outputs cannot have here")
+        return [_from_runtime(value) for value in found]
 
     def end_profile(self) -> str:
         """Ends profiling; returns the path of the file with the operator times."""
@@ -128,7 +131,7 @@ def _single(value: AnyValue) -> AnyValue:
 
 
 def _from_runtime(value: AnyValue) -> AnyValue:
-    if not value.is_tensor() or value.data_type() not in _NARROW:
+    if value.data_type() not in _NARROW:
         return value.numpy()
     import ml_dtypes
 

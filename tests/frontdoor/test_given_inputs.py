@@ -323,3 +323,15 @@ def test_the_outputs_of_a_run_have_any_names(tmp_path: Path) -> None:
     onnx.save(parser.parse_model(text.format(f", float[2] {long}", f"{long} = Exp(x)")), model)
     result = CliRunner().invoke(app, ["run", str(model), "-o", str(arrays)])
     assert (result.exit_code, "is too long for a file of arrays" in result.stderr) == (1, True)
+    named = parser.parse_model(text.format("", ""))
+    named.graph.node[0].output[0] = named.graph.output[0].name = "file\0"
+    onnx.save(named, model)
+    result = CliRunner().invoke(app, ["run", str(model), "-o", str(arrays)])
+    assert (result.exit_code, "has a null character" in result.stderr) == (1, True)
+
+
+def test_a_sequence_beside_an_output_of_bfloat16(tmp_path: Path) -> None:
+    model = tmp_path / "m.onnx"
+    text = "(float[2] x) => (bfloat16[2] y, seq(float[2]) s) { y = Cast<to = 16>(x) s = SequenceConstruct(x) }"
+    onnx.save(parser.parse_model(f'<ir_version: 9, opset_import: ["" : 20]> g {text}'), model)
+    assert "the output 's' is not a tensor" in CliRunner().invoke(app, ["run", str(model)]).stderr

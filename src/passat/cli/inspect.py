@@ -189,8 +189,10 @@ def _archive(arrays: Mapping[str, AnyValue]) -> bytes:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
         for name, array in arrays.items():
-            if len(name.encode("utf-8", "surrogatepass")) >= _LONGEST_NAME:
-                fail(f"the name of the output {name!r} is too long for a file of arrays; without -o, its type and shape are printed")
+            long = len(name.encode("utf-8", "surrogatepass")) >= _LONGEST_NAME
+            if long or "\0" in name:  # which would end the name in the archive
+                flaw = "is too long" if long else "has a null character, which is invalid"
+                fail(f"the name of the output {name!r} {flaw} for a file of arrays; without -o, its type and shape are printed")
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=True)
     return made.getvalue()
