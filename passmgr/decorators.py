@@ -11,6 +11,7 @@ from typing import Final, ParamSpec, Protocol, TypeVar, Unpack, overload
 from passat.ir.expr import Function
 from passat.ir.module import IRModule
 from passat.ir.prim_func import PrimFunc
+from passat.ir.similar_names import did_you_mean
 from passat.passmgr.context import PassContext
 from passat.passmgr.options import given_options, without_defaults
 from passat.passmgr.pass_info import Declarations, PassInfo, declare_counters
@@ -138,6 +139,10 @@ def _maker(own_name: str, kind: str, documentation: str) -> AnyValue:
         traceable: bool = False,
         **declared: Unpack[Declarations],
     ) -> AnyValue:
+        for key in declared:
+            if key not in Declarations.__annotations__:
+                known = [*Declarations.__annotations__, "opt_level", "name", "required"]
+                raise TypeError(f"{own_name}() got an unexpected keyword argument {key!r}{did_you_mean(key, known)}")
         if opt_level is None:
             raise ValueError(f"Please provide opt_level for the {noun} pass.")
         return _decorator(kind, pass_func, PassInfo(opt_level, name or "", required, traceable, **declared))

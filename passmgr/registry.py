@@ -243,7 +243,10 @@ def get_entry(name: str) -> PassEntry:
         entry = _find(name)
     if entry is None:
         short = name.rpartition("transform.")[2]
-        hint = did_you_mean(short, sorted(entry.name for entry in _ENTRIES.values())) or "; `passat passes` shows all names"
+        hint = (
+            did_you_mean(short, sorted(entry.name for entry in _ENTRIES.values()))
+            or "; `passat passes` shows all names, and --rules FILE.py adds those of a file"
+        )
         raise UnknownPassError(f"there is no pass {name}{hint}")
     return entry
 

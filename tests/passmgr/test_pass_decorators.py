@@ -54,6 +54,8 @@ def test_bad_arguments(decorator: Callable[..., Any], kind: str) -> None:
         decorator(body)
     with pytest.raises(ValueError, match="Please provide opt_level"):
         decorator()
+    with pytest.raises(TypeError, match=rf"^{kind}_pass\(\) got an unexpected keyword argument 'optlevel'; did you mean opt_level\?$"):
+        decorator(optlevel=1)
     with pytest.raises(TypeError, match=r"^Required is expected to be the type of list/tuple.$"):
         decorator(opt_level=1, required="InferType")
     with pytest.raises(TypeError, match=f"^pass_func must be a callable for {kind.capitalize()} pass$"):

@@ -114,7 +114,7 @@ def test_a_pass_itself_may_be_registered(mod: IRModule) -> None:
         ("saturate", "did you mean Saturate?"),
         ("transform.Saturat", "did you mean Saturate?"),
         ("Satu", "did you mean Saturate?"),
-        ("xyz", "`passat passes` shows all names"),
+        ("xyz", "`passat passes` shows all names, and --rules FILE.py adds those of a file"),
     ],
 )
 def test_unknown_names(name: str, text: str) -> None:

@@ -199,7 +199,7 @@ def test_options_that_a_pass_itself_rejects_are_errors_of_one_sentence() -> None
         ),
         (
             "InferType,\n  Nope",
-            "there is no pass Nope; `passat passes` shows all names (line 2, column 3)\n    Nope\n    ^",
+            "there is no pass Nope; `passat passes` shows all names, and --rules FILE.py adds those of a file (line 2, column 3)\n    Nope\n    ^",
         ),
     ],
 )
