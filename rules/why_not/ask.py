@@ -128,7 +128,9 @@ class Inquiry:
             if not_a_form := self._not_a_form(name):
                 raise WhyNotError(not_a_form)
             hint = _hint(name, {*self._rules, *(one.partition(".")[0] for one in self._rules), *self._walks()})
-            raise WhyNotError(f"unknown rule {name!r}{hint or '; for a rule of a file, name the file with --rules'}")
+            if not hint or ("." in name and not self.is_set(name.partition(".")[0])):
+                hint += "; for a rule of a file, name the file with --rules"
+            raise WhyNotError(f"unknown rule {name!r}{hint}")
         watched = self._watched(node)
         off, holding = self._passes(rule, watched)
         if not holding:

@@ -972,7 +972,12 @@ def test_a_set_with_one_application() -> None:
     [
         ("Arithmetic.add_negativ", None, "unknown rule 'Arithmetic.add_negativ'; did you mean Arithmetic.add_negative"),
         ("add_negative", None, "unknown rule 'add_negative'; did you mean Arithmetic.add_negative?"),
-        ("Nothing.like_it", None, "unknown rule 'Nothing.like_it'"),
+        ("Nothing.like_it", None, "unknown rule 'Nothing.like_it'; for a rule of a file, name the file with --rules"),
+        (
+            "Mine.add_negative",
+            None,
+            "unknown rule 'Mine.add_negative'; did you mean Arithmetic.add_negative or Factoring.scaled_negative or Factoring.of_negative?; for a rule of a file, name the file with --rules",
+        ),
         ("Arithmetic", None, "'Arithmetic' stands for "),
         ("Arithmetic.unit", None, "'Arithmetic.unit' stands for "),
         ("Arithmetic.add_negative", "Ad", "there is no node 'Ad'; did you mean Add"),
