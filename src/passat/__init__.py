@@ -140,7 +140,7 @@ def __getattr__(name: str) -> AnyValue:
         if name in _UNSUPPORTED:
             raise AttributeError(f"passat has no attribute {name!r}: docs/coming-from/tvm.md lists what is not supported")
         hint = suggestion([_TVM_NAMES[name]]) if name in _TVM_NAMES else "" if name.startswith("__") else did_you_mean(name, __all__)
-        raise AttributeError(f"passat has no attribute {name!r}{hint}")
+        raise AttributeError(f"passat has no attribute {name!r}{hint}", name=name)  # with a name, Python adds no hint of its own
     value = globals()[name] = getattr(importlib.import_module(home), name)
     return value
 

@@ -190,10 +190,19 @@ def _check(described: Sequence[Field[AnyValue]], given: Mapping[str, object]) ->
                 check(field.name, value)
 
 
+_ELSEWHERE: Final = {
+    "math": "config={'rules.math': ...}",
+    "disable": "config={'rules.disabled': [...]}, or PassContext(disabled_pass=[...]) for passes",
+    "output": "the method save(path) of the result",
+}
+"""Options of `passat optimize` that are no keywords, and what replaces them."""
+
+
 def settings_of(function: str, keywords: Mapping[str, AnyValue]) -> Settings:
     """The settings of the keywords of a function. Raises TypeError and ValueError for those that `passat.optimize` does not take."""
     known = [field.name for field in fields(Settings)]
     for name in keywords:
         if name not in known:
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{did_you_mean(name, known)}")
+            hint = f"; use {_ELSEWHERE[name]}" if name in _ELSEWHERE else did_you_mean(name, known)
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
     return Settings(**keywords)

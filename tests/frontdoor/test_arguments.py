@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import io
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -414,6 +415,13 @@ def test_the_keywords_are_those_of_the_settings() -> None:
     assert optimized(model=MODEL).report.node_count_before == 2
     with pytest.raises(TypeError, match=r"^optimize\(\) got an unexpected keyword argument 'pases'; did you mean passes\?$"):
         optimized(pases="InferType")
+    for option, way in (
+        ("math", "config={'rules.math': ...}"),
+        ("disable", "config={'rules.disabled': [...]}"),
+        ("output", "the method save(path)"),
+    ):
+        with pytest.raises(TypeError, match=re.escape(f"unexpected keyword argument {option!r}; use {way}")):
+            optimized(**{option: "finite"})
     with pytest.raises(TypeError, match=r"^optimize\(\) takes 1 positional argument but 2 were given$"):
         passat.optimize(MODEL, "InferType")  # type: ignore[call-arg, arg-type]  # a mistake
 

@@ -11,7 +11,7 @@ from passat.ir.similar_names import did_you_mean, same_names, suggestion
 
 _MODULES: Final = ("relay", "relay.nn", "relay.image", "relay.qnn.op", "relay.transform")
 """The modules in which a name is looked for that another one lacks."""
-_TVM_NAMES: Final = {"frontend": "passat.ir.onnx"}
+_TVM_NAMES: Final = {"frontend": "passat.ir.onnx.load"}
 """Names of TVM, and what is nearest here."""
 
 
@@ -24,10 +24,10 @@ def missing_name(module: str, names: Iterable[str]) -> Callable[[str], object]:
         if (module, name) == ("relay", "quantize"):
             raise AttributeError("relay has no 'quantize', which calibrates: docs/coming-from/tvm.md lists what is not supported")
         if name in _TVM_NAMES:
-            raise AttributeError(f"{module} has no {name!r}{suggestion([_TVM_NAMES[name]])}")
+            raise AttributeError(f"{module} has no {name!r}{suggestion([_TVM_NAMES[name]])}", name=name)
         elsewhere = list(_elsewhere(module))
         hint = did_you_mean(name, same_names(name, [*names, *elsewhere]) or names) or did_you_mean(name, elsewhere)
-        raise AttributeError(f"{module} has no {name!r}{hint}")
+        raise AttributeError(f"{module} has no {name!r}{hint}", name=name)  # with a name, Python adds no hint of its own
 
     return reject
 

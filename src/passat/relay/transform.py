@@ -366,5 +366,5 @@ if not TYPE_CHECKING:  # hidden from type checkers, which would accept any missp
         if name not in names:
             where = "; `passat passes` lists all passes, docs/tvm-differences.md those of TVM that do not exist"
             hint = did_you_mean(name, sorted({*names, *__all__})) or where
-            raise AttributeError(f"relay.transform has no pass {name!r}{hint}")
+            raise AttributeError(f"relay.transform has no pass {name!r}{hint}", name=name)
         return _creating(names[name])
