@@ -205,7 +205,7 @@ def certificate(before: ModelProto, after: ModelProto, extra: Callable[[list[Row
     if more is not None:
         made = len(rows)
         rows += [more, ["call", "copy", {}, [made]]]
-        steps.insert(0, {"rule": "Arithmetic.copy", "left": [made + 1], "right": [made]})
+        steps.insert(0, {"rule": "Arithmetic.copy[copy]", "left": [made + 1], "right": [made]})
     known = rules_by_name()
     part = {"pass": "SimplifyExpr", "function": "main", "opset": 20, "before": rows[first][3][-1], "after": rows[last][3][-1]}
     return {
