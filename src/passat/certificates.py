@@ -75,7 +75,7 @@ def check_certificate(
         data = certificate if isinstance(certificate, Mapping) else read_certificate(certificate)
         check_form(data)
         constants: dict[str, AnyValue] = {}
-        for model, place, what in ((before, 0, "begins with (--before)"), (after, 1, "ends with (--after)")):
+        for model, place, what in ((before, 0, "begins with"), (after, 1, "ends with")):
             if model is not None:
                 constants.update(_compare(data, from_onnx(model, lenient=True), place, what))
         known = rules_by_name(sets)
