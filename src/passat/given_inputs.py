@@ -4,8 +4,8 @@ import os
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import IO, Final
 from typing import Any as AnyValue
-from typing import Final
 
 import numpy as np
 
@@ -102,11 +102,16 @@ class GivenInputs:
 
 def write_inputs(given: GivenInputs, path: str | os.PathLike[str]) -> None:
     """Writes arrays to a file that `read_inputs` reads; strings as Unicode, since objects would be pickled. Raises OSError."""
-    with zipfile.ZipFile(path, "w") as archive:  # numpy.savez takes no array of the name "file"
-        for name, given_array in given.arrays.items():
-            array = np.asarray(given_array)
+    arrays = {name: np.asarray(array) for name, array in given.arrays.items()}
+    write_arrays({name: array.astype(str) if array.dtype == object else array for name, array in arrays.items()}, path, allow_pickle=False)
+
+
+def write_arrays(arrays: Mapping[str, Array], file: str | os.PathLike[str] | IO[bytes], *, allow_pickle: bool) -> None:
+    """Writes arrays in the format of `numpy.savez`, which takes no array called `file` or `allow_pickle`. Raises OSError."""
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
-                np.lib.format.write_array(entry, array.astype(str) if array.dtype == object else array, allow_pickle=False)
+                np.lib.format.write_array(entry, array, allow_pickle=allow_pickle)
 
 
 def read_inputs(path: str | os.PathLike[str]) -> GivenInputs:

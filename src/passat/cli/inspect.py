@@ -180,21 +180,16 @@ def run(
 
 
 def _archive(arrays: Mapping[str, AnyValue]) -> bytes:
-    """Arrays in the format of `numpy.savez`, which takes no array called `file` or `allow_pickle`. Ends the command for a name that the
-    format cannot hold."""
-    import zipfile
+    """The content of a file of arrays. Ends the command for a name that the format cannot hold."""
+    from passat.given_inputs import write_arrays
 
-    import numpy as np
-
+    for name in arrays:
+        long = len(name.encode("utf-8", "surrogatepass")) >= _LONGEST_NAME
+        if long or "\0" in name:  # which would end the name in the archive
+            flaw = "is too long" if long else "has a null character, which is invalid"
+            fail(f"the name of the output {name!r} {flaw} for a file of arrays; without -o, its type and shape are printed")
     made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
-        for name, array in arrays.items():
-            long = len(name.encode("utf-8", "surrogatepass")) >= _LONGEST_NAME
-            if long or "\0" in name:  # which would end the name in the archive
-                flaw = "is too long" if long else "has a null character, which is invalid"
-                fail(f"the name of the output {name!r} {flaw} for a file of arrays; without -o, its type and shape are printed")
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=True)
+    write_arrays(arrays, made, allow_pickle=True)
     return made.getvalue()
 
 
