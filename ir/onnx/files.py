@@ -202,8 +202,8 @@ def save_module(module: IRModule | ModelProto, path: str, *, folder: str | None 
     except OSError as error:
         own = (None, path) if unfinished is None else (None, path, unfinished.name)
         about = f" ({error.filename})" if error.filename not in own and not str(error.filename).endswith(".part") else ""
-        folder = os.path.dirname(target)
-        why = f"{error.strerror}{about}" if os.path.isdir(folder) else f"the folder {os.path.dirname(path) or folder} does not exist"
+        around = os.path.dirname(target)
+        why = f"{error.strerror}{about}" if os.path.isdir(around) else f"the folder {os.path.dirname(path) or around} does not exist"
         raise OnnxError(f"{path} cannot be written: {why}") from error
     finally:
         data.close()
