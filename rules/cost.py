@@ -251,7 +251,7 @@ class Dequantized:
         """The factor on the price of a call. `known` marks constant operands. Records its value, so calls come after their operands."""
         if dequantizes(op) or (op.movement and operands and self._moved.issuperset(operands)):
             self._moved.add(value)
-        elif any(map(self.__contains__, operands)):
+        elif self._moved and any(map(self.__contains__, operands)):
             if (op.elementwise or op.movement or all(known)) and all(
                 given or each in self for each, given in zip(operands, known, strict=True)
             ):
