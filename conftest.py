@@ -17,7 +17,7 @@ from tests.share import share
 settings.register_profile(
     "share",
     settings.get_profile("default"),  # Hypothesis loads another one if the variable CI is set
-    max_examples=share(40, 100),
+    max_examples=share(20, 100),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

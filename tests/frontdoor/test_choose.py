@@ -33,6 +33,7 @@ from passat.report import Timing
 from passat.rules import CostError, NodeCount, RuleSet, op, rule_pass, tensors
 from passat.runner import Runner
 from passat.verify import AS_USUAL, Comparing
+from tests.share import share
 
 x = tensors("x")[0]
 T = TensorType((4, 4))
@@ -96,7 +97,7 @@ def test_a_candidate_that_does_not_run_does_not_win() -> None:
     assert fastest([Timing("input", 1.0, 11), Timing("a", failed="it does not load")]) is None
 
 
-@settings(max_examples=100)
+@settings(max_examples=share(40, 100))
 @given(st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=6))
 def test_a_winner_is_never_slower_than_the_input(seconds: list[float]) -> None:
     best = fastest(given_times(*seconds))

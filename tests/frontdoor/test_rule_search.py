@@ -51,7 +51,7 @@ def test_the_only_rule_is_not_asked_about() -> None:
 
 
 @given(st.sets(st.integers(0, 127), min_size=1, max_size=6))
-@settings(max_examples=share(70, 200))
+@settings(max_examples=share(35, 200))
 def test_rules_that_come_together(numbers: set[int]) -> None:
     guilty = [RULES[number] for number in sorted(numbers)]
     asked = needs(*guilty)
@@ -60,7 +60,7 @@ def test_rules_that_come_together(numbers: set[int]) -> None:
 
 
 @given(st.lists(st.sets(st.integers(0, 15), min_size=1, max_size=4), min_size=1, max_size=4), st.sets(st.integers(0, 15), max_size=3))
-@settings(max_examples=share(105, 300))
+@settings(max_examples=share(52, 300))
 def test_the_found_set_is_minimal(causes: list[set[int]], hiding: set[int]) -> None:
     """Several causes, and rules that hide the effects of others unless all rules run: the predicate is not monotone."""
     rules = RULES[:16]
@@ -95,7 +95,7 @@ def test_the_first_application_takes_a_logarithmic_number_of_questions(bad: int)
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=200))
-@settings(max_examples=share(70, 200))
+@settings(max_examples=share(35, 200))
 def test_alternating_results_give_one_transition(answers: list[bool]) -> None:
     states = [False, *answers, True]
     found = first_application(len(states) - 1, states.__getitem__)

@@ -32,7 +32,7 @@ def test_variables_by_how_they_are_bound() -> None:
     assert free_vars(expr) == [y, c]
 
 
-@settings(max_examples=share(35, 100))
+@settings(max_examples=share(18, 100))
 @given(programs(effects=True))
 def test_random_programs_are_well_formed(program: Function) -> None:
     assert well_formed(program)
@@ -40,7 +40,7 @@ def test_random_programs_are_well_formed(program: Function) -> None:
     assert set(all_vars(program)) >= set(free_vars(program.body))
 
 
-@settings(max_examples=share(15, 30))
+@settings(max_examples=share(8, 30))
 @given(modules())
 def test_random_modules_are_well_formed(module: IRModule) -> None:
     assert ill_formed(module) == []

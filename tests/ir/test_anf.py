@@ -46,7 +46,7 @@ def assert_is_anf(program: Function) -> None:
         assert is_atom(rest)
 
 
-@settings(max_examples=share(35, 100))
+@settings(max_examples=share(18, 100))
 @given(programs(effects=True))
 def test_a_normal_form_binds_operations_on_atoms(program: Function) -> None:
     normal = to_anf(program)
@@ -57,7 +57,7 @@ def test_a_normal_form_binds_operations_on_atoms(program: Function) -> None:
     assert infer_type(normal).checked_type == infer_type(program).checked_type
 
 
-@settings(max_examples=share(35, 100))
+@settings(max_examples=share(18, 100))
 @given(programs())
 def test_graph_and_a_normal_form_are_inverse(program: Function) -> None:
     graph = to_graph(program)
@@ -73,7 +73,7 @@ def effects(program: Expr) -> list[str]:
     return [type(node).__name__ for node in post_order(program) if type(node).__name__.startswith("Ref")]
 
 
-@settings(max_examples=share(35, 100))
+@settings(max_examples=share(18, 100))
 @given(programs(effects=True))
 def test_effects_are_neither_lost_nor_made(program: Function) -> None:
     normal = to_anf(program)

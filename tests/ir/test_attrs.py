@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from passat.ir.attrs import EMPTY_ATTRS, Attrs
 from passat.ir.tensor import Tensor
+from tests.share import share
 from tests.strategies import attribute_values
 
 
-@settings(max_examples=100)
+@settings(max_examples=share(40, 100))
 @given(st.dictionaries(st.text(max_size=3), attribute_values(), max_size=3))
 def test_attributes_are_equal_by_content_in_any_order(values: dict[str, object]) -> None:
     attrs, again = Attrs(values), Attrs(dict(reversed(values.items())))

@@ -42,7 +42,7 @@ fn (%x: float32) {
 """
 
 
-@settings(max_examples=share(35, 300))
+@settings(max_examples=share(18, 300))
 @given(programs(effects=True))
 def test_any_program_has_the_form(program: Function) -> None:
     blocks = to_basic_blocks(program)
@@ -53,7 +53,7 @@ def test_any_program_has_the_form(program: Function) -> None:
     assert infer_type(blocks).checked_type == infer_type(program).checked_type
 
 
-@settings(max_examples=share(35, 300))
+@settings(max_examples=share(18, 300))
 @given(programs())
 def test_without_lets_it_is_the_program_of_before(program: Function) -> None:
     assert_structural_equal(to_graph(to_basic_blocks(program)), to_graph(program), sharing=True)

@@ -72,7 +72,7 @@ def assert_same(left: object, right: object) -> None:
             assert_same(a, b)
 
 
-@settings(max_examples=share(60, 200))
+@settings(max_examples=share(30, 200))
 @given(programs(effects=True))
 def test_random_programs_compute_the_same(function: Function) -> None:
     infer_type(function)

@@ -96,7 +96,7 @@ def test_first_order_programs_keep_their_functions() -> None:
     assert [var.name for var in made.type_definitions] == ["List"]
 
 
-@settings(max_examples=share(30, 300))
+@settings(max_examples=share(15, 300))
 @given(st.integers(0, 1 << 32))
 def test_random_programs_compute_the_same(seed: int) -> None:
     module = infer_module(parse(source(Random(seed))))

@@ -262,7 +262,7 @@ class Breaker(ExprMutator):
         return TupleGetItem(Tuple([bad, made]), 0)
 
 
-@settings(max_examples=80)
+@settings(max_examples=share(40, 80))
 @given(programs(effects=True), st.sets(st.integers(0, 6), min_size=1))
 def test_exactly_the_wrong_calls_are_reported(program: Function, chosen: set[int]) -> None:
     breaker = Breaker(chosen)
@@ -283,7 +283,7 @@ def test_exactly_the_wrong_calls_are_reported(program: Function, chosen: set[int
     assert [node for node in nodes if node._checked_type is not None] == kept
 
 
-@settings(max_examples=40)
+@settings(max_examples=share(20, 40))
 @given(st.lists(st.booleans(), min_size=1, max_size=12))
 def test_lines_of_the_errors_of_a_text(right: list[bool]) -> None:
     lines = [f"let %v{i} = add(%x, {1 if fine else 1.5}{'i8' if fine else 'f'});" for i, fine in enumerate(right)]

@@ -133,7 +133,7 @@ def test_a_walk_keeps_spans() -> None:
     assert spans(made) == spans(main)
 
 
-@settings(max_examples=share(15, 40))
+@settings(max_examples=share(8, 40))
 @given(modules())
 def test_each_kind_of_node_keeps_its_span_with_other_parts(module: IRModule) -> None:
     module = parse(astext(module), "f")
@@ -146,7 +146,7 @@ def test_each_kind_of_node_keeps_its_span_with_other_parts(module: IRModule) -> 
                 assert with_children(node, parts).span is node.span
 
 
-@settings(max_examples=share(15, 40))
+@settings(max_examples=share(8, 40))
 @given(modules())
 def test_normal_forms_keep_spans(module: IRModule) -> None:
     module = parse(astext(module), "f")

@@ -255,7 +255,7 @@ diagnostics = st.builds(
 )
 
 
-@settings(max_examples=share(50, 150))
+@settings(max_examples=share(25, 150))
 @given(st.lists(diagnostics, max_size=30), st.lists(texts, max_size=12), st.booleans())
 def test_rendering_never_raises_and_is_bounded(found: list[Diagnostic], trail: list[str], color: bool) -> None:
     text = render_diagnostics(found, color, trail)

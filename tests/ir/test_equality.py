@@ -47,7 +47,7 @@ def unshared(expr: Expr) -> Expr:
     return expr
 
 
-@settings(max_examples=share(30, 80))
+@settings(max_examples=share(15, 80))
 @given(programs(effects=True), programs(effects=True))
 def test_equality_is_an_equivalence_and_the_hash_agrees(a: Function, b: Function) -> None:
     renamed = Renaming().visit(a)
@@ -64,7 +64,7 @@ def test_equality_is_an_equivalence_and_the_hash_agrees(a: Function, b: Function
         assert structural_hash(a) == structural_hash(b)
 
 
-@settings(max_examples=share(30, 80))
+@settings(max_examples=share(15, 80))
 @given(programs(size=5))
 def test_sharing_counts_only_on_request(program: Function) -> None:
     apart = unshared(program)
@@ -83,7 +83,7 @@ def test_a_let_that_is_copied_hashes_like_the_one_let() -> None:
     assert structural_hash(program) == structural_hash(apart)
 
 
-@settings(max_examples=share(30, 80))
+@settings(max_examples=share(15, 80))
 @given(programs(), st.data())
 def test_a_change_anywhere_is_found(program: Function, data: st.DataObject) -> None:
     nodes: list[Expr] = [node for node in post_order(program) if isinstance(node, (Tuple, Call, If))]
@@ -95,7 +95,7 @@ def test_a_change_anywhere_is_found(program: Function, data: st.DataObject) -> N
         assert_structural_equal(program, changed)
 
 
-@settings(max_examples=share(15, 40))
+@settings(max_examples=share(8, 40))
 @given(modules(), modules())
 def test_modules_are_equal_function_by_function(a: IRModule, b: IRModule) -> None:
     copy = IRModule(dict(reversed(a.functions.items())), a.type_definitions)

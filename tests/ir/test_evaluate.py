@@ -11,6 +11,7 @@ from passat.ir.op import Kernel, Op, get_op
 from passat.ir.shape import ANY
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType, Type
+from tests.share import share
 
 add, concatenate = get_op("add"), get_op("concatenate")
 
@@ -37,7 +38,7 @@ def operands(draw: st.DrawFn) -> Tensor:
     return Tensor.dense(np.asarray(np.arange(int(np.prod(shape, dtype=int))).reshape(shape), np.float32))
 
 
-@settings(max_examples=150)
+@settings(max_examples=share(60, 150))
 @given(operands(), operands(), st.sampled_from(["add", "multiply", "maximum", "less"]))
 def test_splats_and_dense_operands_give_the_same(a: Tensor, b: Tensor, name: str) -> None:
     op = get_op(name)

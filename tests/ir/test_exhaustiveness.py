@@ -58,7 +58,7 @@ def takes(pattern: Pattern, value: PatternConstructor) -> bool:
     return all(takes(inner, part) for inner, part in zip(pattern.patterns, parts, strict=True))
 
 
-@settings(max_examples=share(50, 500))
+@settings(max_examples=share(25, 500))
 @given(st.lists(patterns, max_size=4))
 def test_each_value_is_taken_by_an_arm_or_by_one_missing_case(arms: list[Pattern]) -> None:
     missing = unmatched_cases(Match(V, [Clause(arm, V) for arm in arms]), MODULE)

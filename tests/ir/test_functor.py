@@ -116,7 +116,7 @@ class Order(ExprVisitor):
             self.done.append(expr)
 
 
-@settings(max_examples=share(30, 80))
+@settings(max_examples=share(15, 80))
 @given(programs(effects=True))
 def test_a_visitor_visits_each_node_once_after_its_operands(program: Function) -> None:
     order = Order()
@@ -127,7 +127,7 @@ def test_a_visitor_visits_each_node_once_after_its_operands(program: Function) -
     assert all(place[part] < place[node] for node in order.done for part in children(node))
 
 
-@settings(max_examples=share(30, 80))
+@settings(max_examples=share(15, 80))
 @given(programs(effects=True))
 def test_a_mutator_that_changes_nothing_gives_the_same_object(program: Function) -> None:
     assert ExprMutator().visit(program) is program
@@ -143,7 +143,7 @@ class Copy(ExprMutator):
         return Var(var.name_hint, var.type_annotation)
 
 
-@settings(max_examples=share(30, 80))
+@settings(max_examples=share(15, 80))
 @given(programs(effects=True))
 def test_a_mutator_keeps_all_that_it_does_not_change(program: Function) -> None:
     copy = Copy().visit(program)

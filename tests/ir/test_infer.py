@@ -176,7 +176,7 @@ def test_a_long_chain_of_functions_is_inferred() -> None:
     assert infer_module(module)["f0"].body.checked_type == TensorType((3,))
 
 
-@settings(max_examples=share(20, 60))
+@settings(max_examples=share(10, 60))
 @given(programs(effects=True))
 def test_inferring_twice_changes_nothing(program: Function) -> None:
     infer_type(program)
@@ -186,7 +186,7 @@ def test_inferring_twice_changes_nothing(program: Function) -> None:
     assert infer_type(parse_expr(astext(program))).checked_type == program.checked_type
 
 
-@settings(max_examples=share(15, 30))
+@settings(max_examples=share(8, 30))
 @given(modules())
 def test_modules_have_types(module: IRModule) -> None:
     infer_module(module)

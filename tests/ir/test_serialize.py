@@ -52,7 +52,7 @@ def assert_same_nodes(a: list[Expr], b: list[Expr]) -> None:
         assert left.span == right.span
 
 
-@settings(max_examples=share(20, 60))
+@settings(max_examples=share(10, 60))
 @given(modules())
 def test_modules_come_back(module: IRModule) -> None:
     module.attrs["fact"] = (1, "two")
@@ -65,7 +65,7 @@ def test_modules_come_back(module: IRModule) -> None:
     assert {gv.name_hint for gv in back} == {gv.name_hint for gv in module}
 
 
-@settings(max_examples=share(20, 60))
+@settings(max_examples=share(10, 60))
 @given(programs(effects=True))
 def test_programs_come_back_with_their_types(program: Function) -> None:
     infer_type(program)
@@ -75,7 +75,7 @@ def test_programs_come_back_with_their_types(program: Function) -> None:
     assert_structural_equal(copy.deepcopy(program), program, sharing=True)
 
 
-@settings(max_examples=share(20, 60))
+@settings(max_examples=share(10, 60))
 @given(tensors(["float32", "int64", "bool", "string", "bfloat16", "int4"]))
 def test_tensors_come_back_as_they_are_stored(tensor: Tensor) -> None:
     back = again(Constant(tensor)).data

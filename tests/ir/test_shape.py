@@ -93,7 +93,7 @@ def test_a_minus_without_spaces_is_a_hyphen_in_a_name(text: str, names: list[str
 sizes = st.fixed_dictionaries({"n": st.integers(1, 50), "m": st.integers(1, 50), "k": st.integers(1, 5)})
 
 
-@settings(max_examples=share(50, 150))
+@settings(max_examples=share(25, 150))
 @given(formulas(), sizes)
 def test_arithmetic_over_names_agrees_with_integers(formula: Formula, at: Sizes) -> None:
     exact = formula(at.__getitem__)
@@ -104,7 +104,7 @@ def test_arithmetic_over_names_agrees_with_integers(formula: Formula, at: Sizes)
     assert isinstance(rest, Any) or evaluate_dim(rest, at) == exact
 
 
-@settings(max_examples=share(100, 300))
+@settings(max_examples=share(50, 300))
 @given(formulas(), st.fixed_dictionaries(dict.fromkeys("nmk", st.integers(0, 6))))
 def test_a_lower_bound_assumes_only_that_names_are_not_negative(formula: Formula, at: Sizes) -> None:
     exact = formula(at.__getitem__)
@@ -114,7 +114,7 @@ def test_a_lower_bound_assumes_only_that_names_are_not_negative(formula: Formula
     assert bound is None or bound <= exact
 
 
-@settings(max_examples=share(35, 100))
+@settings(max_examples=share(18, 100))
 @given(formulas())
 def test_a_dimension_is_parsed_from_its_text(formula: Formula) -> None:
     dim = formula(SymDim.named)
@@ -122,7 +122,7 @@ def test_a_dimension_is_parsed_from_its_text(formula: Formula) -> None:
     assert parse_dim(repr(dim)) == dim
 
 
-@settings(max_examples=share(35, 100))
+@settings(max_examples=share(18, 100))
 @given(dims(), dims(), dims())
 def test_equal_polynomials_are_equal_dimensions(a: Dim, b: Dim, c: Dim) -> None:
     assert a + b == b + a
@@ -178,7 +178,7 @@ def test_text_of_dimensions(dim: Dim, text: str) -> None:
     assert repr(dim) == text
 
 
-@settings(max_examples=share(35, 100))
+@settings(max_examples=share(18, 100))
 @given(formulas(), st.integers(2, 6), st.integers(-3, 3))
 def test_whole_multiples_are_outside_of_quotients(formula: Formula, divisor: int, count: int) -> None:
     dim = formula(SymDim.named)
@@ -316,7 +316,7 @@ def test_sizes_of_shapes() -> None:
 shapes = st.lists(st.sampled_from([1, 1, 2, 3, n, m, 2 * n]), max_size=3).map(tuple)
 
 
-@settings(max_examples=share(50, 150))
+@settings(max_examples=share(25, 150))
 @given(shapes, shapes, sizes)
 def test_broadcasting_agrees_with_numpy(a: Shape, b: Shape, at: Sizes) -> None:
     try:

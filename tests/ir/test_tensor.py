@@ -24,7 +24,7 @@ def same_elements(a: Tensor, b: Tensor) -> bool:
     return a.numpy().tobytes() == b.numpy().tobytes()
 
 
-@settings(max_examples=share(50, 150))
+@settings(max_examples=share(25, 150))
 @given(tensors(), tensors())
 def test_tensors_are_equal_exactly_when_their_elements_are(a: Tensor, b: Tensor) -> None:
     assert (a == b) == same_elements(a, b)
@@ -33,7 +33,7 @@ def test_tensors_are_equal_exactly_when_their_elements_are(a: Tensor, b: Tensor)
         assert hash(a) == hash(b)
 
 
-@settings(max_examples=share(35, 100))
+@settings(max_examples=share(18, 100))
 @given(tensors())
 def test_how_a_tensor_is_stored_does_not_matter(tensor: Tensor) -> None:
     dense = Tensor.dense(tensor.numpy(), tensor.dtype)
@@ -51,7 +51,7 @@ def test_how_a_tensor_is_stored_does_not_matter(tensor: Tensor) -> None:
     assert tensor != "a tensor"
 
 
-@settings(max_examples=share(35, 100))
+@settings(max_examples=share(18, 100))
 @given(tensors())
 def test_the_value_that_all_elements_have(tensor: Tensor) -> None:
     elements = [tensor.numpy().reshape(-1)[i] for i in range(tensor.size)]
@@ -192,7 +192,7 @@ def test_text_of_constants_of_one_element(bits: int) -> None:
 
 
 @given(tensors(dtypes=("float16", "bfloat16", "float32", "int8", "uint64")))
-@settings(max_examples=share(50, 150))
+@settings(max_examples=share(25, 150))
 def test_no_element_is_beyond_the_largest(tensor: Tensor) -> None:
     with np.errstate(all="ignore"):  # signaling NaN
         elements = np.abs(tensor.numpy().astype(np.float64))

@@ -93,7 +93,7 @@ def test_other_contents_survive_other_parts() -> None:
     assert incomplete.clauses[1].lhs is match.clauses[1].lhs
 
 
-@settings(max_examples=share(35, 100))
+@settings(max_examples=share(18, 100))
 @given(programs(effects=True))
 def test_post_order_has_each_node_once_behind_its_parts(program: Function) -> None:
     order = post_order(program)
@@ -107,7 +107,7 @@ def test_post_order_has_each_node_once_behind_its_parts(program: Function) -> No
     assert {id(node) for node in post_order(program, parts_of=evaluation_parts)} == set(place)
 
 
-@settings(max_examples=share(20, 50))
+@settings(max_examples=share(10, 50))
 @given(programs(effects=True))
 def test_rewriting_nothing_gives_the_same_object(program: Function) -> None:
     assert rewrite(program, lambda old, new: new) is program

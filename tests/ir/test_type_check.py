@@ -27,7 +27,7 @@ def typed(expr: Expr, *shape: int, dtype: str = "float32") -> Expr:
     return expr
 
 
-@settings(max_examples=share(30, 80))
+@settings(max_examples=share(15, 80))
 @given(modules())
 def test_random_modules_have_no_flaws_and_are_not_written_to(module: IRModule) -> None:
     nodes = [node for func in module.functions.values() for node in post_order(func)]
@@ -36,7 +36,7 @@ def test_random_modules_have_no_flaws_and_are_not_written_to(module: IRModule) -
     assert [node._checked_type for node in nodes] == before
 
 
-@settings(max_examples=share(15, 40))
+@settings(max_examples=share(8, 40))
 @given(modules())
 def test_nor_have_those_whose_types_were_inferred(module: IRModule) -> None:
     assert type_flaws(parse(module.astext())) == []

@@ -101,7 +101,7 @@ def test_a_type_parameter_stays_one() -> None:
     assert Put().visit(TupleType([TypeVar("a")])) == TupleType([SCALAR])
 
 
-@settings(max_examples=share(30, 80))
+@settings(max_examples=share(15, 80))
 @given(types())
 def test_all_parts_are_visited_and_rebuilt(type_: Type) -> None:
     tensors = [part for part in inside(type_) if isinstance(part, TensorType)]

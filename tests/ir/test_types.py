@@ -31,7 +31,7 @@ f32 = TensorType((), "float32")
 a, b, c = TypeVar("A"), TypeVar("B"), TypeVar("C")
 
 
-@settings(max_examples=share(35, 100))
+@settings(max_examples=share(18, 100))
 @given(types(), types())
 def test_types_are_values(x: Type, y: Type) -> None:
     copy = pickle.loads(pickle.dumps(x))
@@ -42,7 +42,7 @@ def test_types_are_values(x: Type, y: Type) -> None:
     assert x != repr(x)  # type: ignore[comparison-overlap]  # that is the point
 
 
-@settings(max_examples=share(35, 100))
+@settings(max_examples=share(18, 100))
 @given(tensor_types(), tensor_types())
 def test_two_types_of_one_value_are_combined(x: Type, y: Type) -> None:
     assert compatible(x, x)
@@ -147,7 +147,7 @@ def test_text_of_types(type_: Type, text: str) -> None:
     assert repr(type_) == text
 
 
-@settings(max_examples=share(35, 100))
+@settings(max_examples=share(18, 100))
 @given(types())
 def test_names_of_type_parameters_do_not_count(x: Type) -> None:
     generic = FuncType([x, a], TupleType([b, x]), [a, b])

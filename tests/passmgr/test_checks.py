@@ -24,6 +24,7 @@ from passat.passmgr import (
     module_pass,
 )
 from passat.passmgr.inspection.checks import FLAWS_SHOWN, IMMUTABLE_MODULE_CHECK
+from tests.share import share
 from tests.strategies import modules
 
 ON = {"testing.immutable_module": True}
@@ -269,7 +270,7 @@ def test_errors_travel_between_processes(mod: IRModule) -> None:
     assert (type(again), str(again), again.pass_name) == (BrokenModuleError, str(caught.value), "guilty")
 
 
-@settings(max_examples=40)
+@settings(max_examples=share(20, 40))
 @given(modules())
 def test_random_modules_are_sound_and_stay_as_they_are(module: IRModule) -> None:
     def types() -> list[object]:

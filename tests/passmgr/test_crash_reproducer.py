@@ -42,6 +42,7 @@ from passat.passmgr import (
 )
 from passat.passmgr.debugging import reproducer as reproducer_file
 from passat.passmgr.inspection import printing
+from tests.share import share
 
 
 @pytest.fixture(autouse=True)
@@ -482,7 +483,7 @@ def test_a_module_that_was_tampered_with(folder: Path, text: str, sentence: str)
     assert "\n" not in said
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=share(30, 60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=st.sampled_from(["reproducer.json", "module.relay", "constant-0.bin"]), data=st.data())
 def test_bytes_that_were_tampered_with(folder: Path, name: str, data: st.DataObject) -> None:
     """For any contents of the folder, the answer is a replay or one sentence."""

@@ -88,7 +88,7 @@ def registries(draw: st.DrawFn) -> dict[str, Pass]:
     return made
 
 
-@settings(max_examples=share(50, 150))
+@settings(max_examples=share(25, 150))
 @given(registries(), st.data())
 def test_requirements_hold_in_pipelines_of_pipelines(sandbox: Sandbox, made: dict[str, Pass], data: st.DataObject) -> None:
     members = data.draw(st.lists(st.sampled_from(list(made.values())), min_size=1, max_size=4))

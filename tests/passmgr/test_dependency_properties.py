@@ -81,7 +81,7 @@ def plan(specs: list[Spec], members: list[Spec]) -> list[tuple[Spec, bool]]:
     return [(by_name[step.name], step.reason is Reason.REQUIRED) for step in steps if step.runs]
 
 
-@settings(max_examples=share(50, 150))
+@settings(max_examples=share(25, 150))
 @given(acyclic(facts=False))
 def test_one_member_runs_after_all_it_requires_each_once_and_in_declared_order(sandbox: Sandbox, specs: list[Spec]) -> None:
     with sandbox():
@@ -104,7 +104,7 @@ def test_one_member_runs_after_all_it_requires_each_once_and_in_declared_order(s
     assert order == expected
 
 
-@settings(max_examples=share(50, 150))
+@settings(max_examples=share(25, 150))
 @given(acyclic(facts=True), st.data())
 def test_requirements_hold_when_a_pass_runs(sandbox: Sandbox, specs: list[Spec], data: st.DataObject) -> None:
     members = data.draw(st.lists(st.sampled_from(specs), min_size=1, max_size=4))
@@ -117,7 +117,7 @@ def test_requirements_hold_when_a_pass_runs(sandbox: Sandbox, specs: list[Spec],
     assert is_valid(log)
 
 
-@settings(max_examples=share(35, 100))
+@settings(max_examples=share(18, 100))
 @given(acyclic(facts=True), st.data())
 def test_it_is_stable(sandbox: Sandbox, specs: list[Spec], data: st.DataObject) -> None:
     members = data.draw(st.lists(st.sampled_from(specs), min_size=1, max_size=3))
@@ -133,7 +133,7 @@ def test_it_is_stable(sandbox: Sandbox, specs: list[Spec], data: st.DataObject) 
     assert results[0] == results[1]
 
 
-@settings(max_examples=share(35, 100))
+@settings(max_examples=share(18, 100))
 @given(acyclic(facts=True), st.data())
 def test_running_executes_the_plan(sandbox: Sandbox, specs: list[Spec], data: st.DataObject) -> None:
     members = data.draw(st.lists(st.sampled_from(specs), min_size=1, max_size=3))
@@ -148,7 +148,7 @@ def test_running_executes_the_plan(sandbox: Sandbox, specs: list[Spec], data: st
         assert list(ctx.statistics.counters["order"]) == [f"{at}{name}" for at, name in enumerate(expected)]
 
 
-@settings(max_examples=share(35, 100))
+@settings(max_examples=share(18, 100))
 @given(st.integers(1, 6).flatmap(lambda n: st.tuples(st.just(n), st.sets(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1))))))
 def test_exactly_the_cyclic_graphs_are_rejected(sandbox: Sandbox, drawn: tuple[int, set[tuple[int, int]]]) -> None:
     size, edges = drawn

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from passat.ir.module import IRModule
 from passat.passmgr import PassContext, PassInfo, PassInstrument, PassTimingInstrument, Sequential, module_pass
+from tests.share import share
 
 
 class BoomError(Exception):
@@ -50,7 +51,7 @@ class Fragile(PassInstrument):
 points = st.sets(st.sampled_from(["enter", "should", "before", "after", "failed", "pass", "exit"]), max_size=2)
 
 
-@settings(max_examples=300)
+@settings(max_examples=share(120, 300))
 @given(st.lists(points, min_size=1, max_size=4), st.booleans())
 def test_enter_and_exit_balance_and_the_stack_is_restored(scripts: list[set[str]], fails: bool) -> None:
     instruments = [Fragile(script) for script in scripts]

@@ -72,7 +72,7 @@ pipelines = st.recursive(
 )
 
 
-@settings(max_examples=share(20, 60))
+@settings(max_examples=share(10, 60))
 @given(st.lists(pipelines, max_size=4))
 def test_nothing_stays_behind(passes: list[Pass]) -> None:
     x: Expr = var("x", shape=(2,))

@@ -50,7 +50,7 @@ def test_an_added_node_gets_a_new_number() -> None:
     ]
 
 
-@settings(max_examples=share(20, 60))
+@settings(max_examples=share(10, 60))
 @given(programs(effects=True))
 def test_a_parsed_program_equals_its_source(program: Function) -> None:
     module = parse(IRModule.from_expr(program).astext())  # constants from files, which are not compared with others, no longer are
@@ -66,7 +66,7 @@ def printed(module: IRModule, name: str) -> list[str]:
     return text.partition("\n\n/* Metadata section omitted")[0].split("\n")
 
 
-@settings(max_examples=share(20, 50))
+@settings(max_examples=share(10, 50))
 @given(modules(), modules())
 def test_the_first_program_keeps_its_names_in_the_diff(before: IRModule, after: IRModule) -> None:
     for section in sections(before, after):
@@ -81,7 +81,7 @@ def test_the_first_program_keeps_its_names_in_the_diff(before: IRModule, after: 
             assert section.kind == "changed" or signs == "+" * len(new)
 
 
-@settings(max_examples=share(20, 50))
+@settings(max_examples=share(10, 50))
 @given(programs())
 def test_lines_of_the_first_program_are_as_they_are_printed(program: Function) -> None:
     before = IRModule.from_expr(program)

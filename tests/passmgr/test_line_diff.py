@@ -26,14 +26,14 @@ def check(a: list[int], b: list[int], pairs: list[tuple[int, int]]) -> None:
     assert all(i < k and j < m for (i, j), (k, m) in itertools.pairwise(pairs))
 
 
-@settings(max_examples=share(105, 300))
+@settings(max_examples=share(52, 300))
 @given(words, words)
 def test_pairs_are_equal_and_ascending(a: list[int], b: list[int]) -> None:
     check(a, b, align(a, b))
     assert bool(align(a, b)) == bool(set(a) & set(b))
 
 
-@settings(max_examples=share(105, 300))
+@settings(max_examples=share(52, 300))
 @given(words, words)
 def test_between_anchors_the_edit_is_a_shortest_one(a: list[int], b: list[int]) -> None:
     pairs = list(_shortest_edit(a, b))
@@ -45,7 +45,7 @@ def test_between_anchors_the_edit_is_a_shortest_one(a: list[int], b: list[int]) 
 def test_a_limit_on_edits_keeps_pairs_right(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_diff, "EDITS_LIMIT", limit)
 
-    @settings(max_examples=share(70, 200))
+    @settings(max_examples=share(35, 200))
     @given(words, words)
     def law(a: list[int], b: list[int]) -> None:
         check(a, b, list(_shortest_edit(a, b)))
@@ -53,7 +53,7 @@ def test_a_limit_on_edits_keeps_pairs_right(limit: int, monkeypatch: pytest.Monk
     law()
 
 
-@settings(max_examples=share(35, 100))
+@settings(max_examples=share(18, 100))
 @given(st.lists(st.integers(), max_size=20, unique=True), st.data())
 def test_of_unique_lines_all_that_stay_are_found(a: list[int], data: st.DataObject) -> None:
     kept = [element for element in a if data.draw(st.booleans())]

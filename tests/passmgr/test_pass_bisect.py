@@ -85,7 +85,7 @@ def test_the_first_pass_is_found_with_its_number_and_modules() -> None:
     assert str(found) == "pass 13 of 20, P13, function @P1312"
 
 
-@settings(max_examples=share(20, 60))
+@settings(max_examples=share(10, 60))
 @given(st.integers(1, 70), st.data())
 def test_it_takes_a_logarithm_of_questions_and_one_run(count: int, data: st.DataObject) -> None:
     guilty = data.draw(st.integers(1, count))
@@ -326,7 +326,7 @@ def test_a_limit_counts_on_after_a_pass_that_raised() -> None:
     assert told == ["BISECT: running pass (1) Crash", "BISECT: running pass (2) P1", "BISECT: NOT running pass (3) P2"]
 
 
-@settings(max_examples=share(35, 100))
+@settings(max_examples=share(18, 100))
 @given(st.lists(st.sampled_from([True, False, None]), max_size=30))
 def test_the_search_ends_at_a_change_from_false_to_true(answers: list[bool | None]) -> None:
     low, high = first_true(len(answers) + 1, lambda number: answers[number - 1])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from passat.ir.module import IRModule
 from passat.passmgr import PassContext, PassInfo, PassInstrument, Sequential, module_pass
+from tests.share import share
 
 
 def test_a_new_thread_has_its_own_default() -> None:
@@ -135,7 +136,7 @@ def test_threads_that_share_a_context_lose_no_counts() -> None:
     assert ctx.statistics.remarks == {"P": {"said": 20_000}}
 
 
-@settings(max_examples=20)
+@settings(max_examples=share(10, 20))
 @given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=4), min_size=2, max_size=4))
 def test_nested_contexts_of_threads_do_not_mix(nests: list[list[int]]) -> None:
     barrier = threading.Barrier(len(nests))

@@ -251,7 +251,7 @@ passes = st.recursive(
 )
 
 
-@settings(max_examples=share(70, 200))
+@settings(max_examples=share(35, 200))
 @given(st.lists(passes, max_size=4))
 def test_round_trip(members: list[ModulePass | Sequential]) -> None:
     pipeline = Sequential(members)
@@ -267,7 +267,7 @@ def shape(pass_: object) -> object:
     return pass_
 
 
-@settings(max_examples=share(105, 300))
+@settings(max_examples=share(52, 300))
 @given(st.text(alphabet='Saturate{}()[],="0.e \n', max_size=30) | st.text(max_size=20))
 def test_any_text_parses_or_is_rejected_with_a_place(text: str) -> None:
     rejected = None

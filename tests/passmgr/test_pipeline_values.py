@@ -215,7 +215,7 @@ tunes = st.builds(
 )
 
 
-@settings(max_examples=share(105, 300))
+@settings(max_examples=share(52, 300))
 @given(tunes)
 def test_round_trip(made: Tune) -> None:
     text = pipeline_text(made)
@@ -224,7 +224,7 @@ def test_round_trip(made: Tune) -> None:
     assert pipeline_text(again) == text
 
 
-@settings(max_examples=share(70, 200))
+@settings(max_examples=share(35, 200))
 @given(tunes, st.data())
 def test_space_and_comments_between_tokens_mean_nothing(made: Tune, data: st.DataObject) -> None:
     spaces = st.sampled_from(["", " ", "\n", "# {\n", "\t # ,\n\n"])

@@ -156,7 +156,7 @@ def pipelines_and_newcomers(draw: st.DrawFn) -> tuple[Sequential, list[Pass]]:
     return Sequential(members), [make(name, draw(anchors), draw(anchors) or ["e"]) for name in "xyz"]
 
 
-@settings(max_examples=share(105, 300))
+@settings(max_examples=share(52, 300))
 @given(pipelines_and_newcomers())
 def test_wherever_passes_land_all_that_they_declare_holds(drawn: tuple[Sequential, list[Pass]]) -> None:
     pipeline, newcomers = drawn

@@ -112,7 +112,7 @@ passes: st.SearchStrategy[Pass] = st.recursive(
 )
 
 
-@settings(max_examples=share(50, 150))
+@settings(max_examples=share(25, 150))
 @given(st.lists(passes, max_size=5))
 def test_boxes_of_any_plan_stand_in_the_picture_one_below_the_other(members: list[Pass]) -> None:
     plan = Sequential(members).plan(PassContext())

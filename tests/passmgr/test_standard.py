@@ -202,7 +202,7 @@ def test_as_text() -> None:
     assert pipeline_text(parse_pipeline(text)) == text
 
 
-@settings(max_examples=100)
+@settings(max_examples=share(40, 100))
 @given(st.dictionaries(st.sampled_from("abcdefgh"), st.lists(st.sampled_from("abcdefgh"), max_size=3), min_size=1), st.data())
 def test_the_rest_is_closed_and_reached(calls: dict[str, list[str]], data: st.DataObject) -> None:
     calls = {name: [callee for callee in callees if callee in calls] for name, callees in calls.items()}

@@ -117,7 +117,7 @@ def test_a_model_may_have_no_hash_and_a_pass_forgets_it() -> None:
         assert operators(saturate(function, Twice, rules__cost=model).function) == []
 
 
-@settings(max_examples=share(15, 40), derandomize=True)
+@settings(max_examples=share(8, 40), derandomize=True)
 @given(programs(), st.sampled_from([1.0, 0.25, 1e6]))
 def test_a_constant_model_counts_nodes(function: Function, amount: float) -> None:
     assert program_cost(function.body, Flat(amount)) == pytest.approx(amount * program_cost(function.body, NodeCount()))
@@ -126,7 +126,7 @@ def test_a_constant_model_counts_nodes(function: Function, amount: float) -> Non
     assert structural_equal(flat, counted)
 
 
-@settings(max_examples=share(15, 40), derandomize=True)
+@settings(max_examples=share(8, 40), derandomize=True)
 @given(programs(), st.integers(-60, 60))
 def test_the_units_of_a_model_do_not_matter(function: Function, power: int) -> None:
     scaled = saturate(function, *SETS, ConstantFolding, rules__cost=Scaled(NodeCount(), 2.0**power)).function
@@ -134,7 +134,7 @@ def test_the_units_of_a_model_do_not_matter(function: Function, power: int) -> N
     assert program_cost(scaled.body, NodeCount()) == program_cost(plain.body, NodeCount())
 
 
-@settings(max_examples=share(30, 80), derandomize=True)
+@settings(max_examples=share(15, 80), derandomize=True)
 @given(programs(), st.integers(0, 1000))
 def test_no_cost_model_makes_a_program_more_expensive(function: Function, seed: int) -> None:
     model = Wild(seed)

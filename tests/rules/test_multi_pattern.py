@@ -20,6 +20,7 @@ from passat.rules.rule_set import RuleSet, RuleSetMeta
 from tests.rules.building import const, func, ops, tup, var
 from tests.rules.running import difference, feeds_of, operators
 from tests.rules.running import run as values
+from tests.share import share
 
 x, y, w = tensors("x y w")
 c, d = constants("c d")
@@ -131,7 +132,7 @@ def test_the_number_of_new_nodes_is_linear(count: int) -> None:
     assert statistics.counters["Together"]["nodes"] <= 30 * count + 30
 
 
-@settings(max_examples=25)
+@settings(max_examples=share(12, 25))
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3), st.booleans()), min_size=1, max_size=8))
 def test_values_stay(products: list[tuple[int, int, bool]]) -> None:
     inputs = [var(f"a{i}", (2, 3)) for i in range(3)]

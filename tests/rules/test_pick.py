@@ -124,7 +124,7 @@ def test_the_same_program_comes_each_time() -> None:
 # ---- the result is a program
 
 
-@settings(max_examples=share(20, 60), derandomize=True)
+@settings(max_examples=share(10, 60), derandomize=True)
 @given(programs())
 def test_each_has_the_same_values(function: Function) -> None:
     best = saturate(function, *SIMPLIFY, *FOLDING).function
@@ -134,7 +134,7 @@ def test_each_has_the_same_values(function: Function) -> None:
         assert_equal_in_value(function, made, exact=False, rounds=2)
 
 
-@settings(max_examples=share(15, 40), derandomize=True)
+@settings(max_examples=share(8, 40), derandomize=True)
 @given(programs(stateful=True))
 def test_stateful_calls_stay(function: Function) -> None:
     made = picked(function, 2, *SIMPLIFY, Doubles)

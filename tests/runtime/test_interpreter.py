@@ -264,7 +264,7 @@ def programs(draw: st.DrawFn) -> tuple[Expr, Any]:
 A, B = (Var(name, TensorType((), "int32")) for name in "ab")
 
 
-@settings(max_examples=share(50, 150))
+@settings(max_examples=share(25, 150))
 @given(programs())
 def test_random_programs_in_every_form(case: tuple[Expr, int]) -> None:
     expr, expected = case

@@ -11,12 +11,13 @@ from passat.ir.attrs import Attrs
 from passat.ir.tensor import Tensor
 from passat.ir.types import TensorType, TupleType
 from passat.page.texts import LONGEST, Strings, attrs_text, constant_text, script_json, shown, type_text
+from tests.share import share
 
 ANY_TEXT = st.text(st.characters(), max_size=200)
 """With lone surrogates, which JSON from other programs may contain."""
 
 
-@settings(max_examples=100)
+@settings(max_examples=share(40, 100))
 @given(
     st.recursive(ANY_TEXT | st.integers() | st.booleans(), lambda inner: st.lists(inner) | st.dictionaries(ANY_TEXT, inner), max_leaves=20)
 )
@@ -27,7 +28,7 @@ def test_json_in_a_script_comes_back_and_ends_nothing(document: object) -> None:
     assert not set("<>&\0\u2028") & set(text)
 
 
-@settings(max_examples=100)
+@settings(max_examples=share(40, 100))
 @given(ANY_TEXT, st.integers(20, 100))
 def test_shown_texts_are_short_and_can_be_seen(text: str, limit: int) -> None:
     made = shown(text, limit)
@@ -52,7 +53,7 @@ class Scripts(html.parser.HTMLParser):
         self.found.append(tag)
 
 
-@settings(max_examples=100)
+@settings(max_examples=share(40, 100))
 @given(ANY_TEXT | st.sampled_from(["</script><script>", "<!--<script>", "]]>", "--><img src=x onerror=f()>"]))
 def test_no_text_becomes_an_element(text: str) -> None:
     parser = Scripts()

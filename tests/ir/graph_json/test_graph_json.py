@@ -61,7 +61,7 @@ def exotic(expr: Expr) -> bool:
     return any(isinstance(node, Constant) and node.data.dtype not in PLAIN for node in post_order(expr))
 
 
-@settings(max_examples=share(30, 300))
+@settings(max_examples=share(15, 300))
 @given(programs(effects=True))
 def test_programs_come_back_with_their_sharing_and_types(program: Function) -> None:
     if exotic(program):
@@ -74,14 +74,14 @@ def test_programs_come_back_with_their_sharing_and_types(program: Function) -> N
         assert left._checked_type == right._checked_type
 
 
-@settings(max_examples=share(15, 150))
+@settings(max_examples=share(8, 150))
 @given(modules())
 def test_modules_come_back(module: IRModule) -> None:
     if not any(map(exotic, module.functions.values())):
         assert_structural_equal(again(module), module)
 
 
-@settings(max_examples=share(30, 300))
+@settings(max_examples=share(15, 300))
 @given(types())
 def test_types_come_back(type_: Type) -> None:
     assert again(type_) == type_

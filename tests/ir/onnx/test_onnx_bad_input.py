@@ -19,6 +19,7 @@ from passat.ir.module import IRModule
 from passat.ir.onnx import OnnxError, check, from_onnx, load, read_model, save, to_onnx
 from passat.ir.traverse import post_order
 from passat.runner import Runner
+from tests.share import share
 
 Parse = Callable[..., ModelProto]
 
@@ -263,7 +264,7 @@ def damaged() -> st.SearchStrategy[bytes]:
     return st.builds(damage, st.integers(0, len(whole)), st.integers(0, 3), st.binary(max_size=3))
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=share(160, 400), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(damaged())
 def test_damaged_files_are_read_or_rejected_with_a_sentence(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "m.onnx"

@@ -10,6 +10,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from passat.ir.diagnostics import DiagnosticError
 from passat.ir.onnx import OnnxError, from_onnx
+from tests.share import share
 
 
 def model(nodes: Sequence[NodeProto], outputs: dict[str, list[int]]) -> ModelProto:
@@ -110,7 +111,7 @@ def test_no_more_than_a_hundred_are_looked_for() -> None:
     assert str(error).endswith("\n... and 80 more")
 
 
-@settings(max_examples=30)
+@settings(max_examples=share(15, 30))
 @given(st.lists(st.booleans(), min_size=1, max_size=10))
 def test_exactly_the_nodes_that_contradict(right: list[bool]) -> None:
     nodes, last = [], "a"

@@ -187,7 +187,7 @@ def graphs(draw: st.DrawFn) -> ModelProto:
     return onnx.shape_inference.infer_shapes(model)
 
 
-@settings(max_examples=60)
+@settings(max_examples=share(30, 60))
 @given(graphs())
 def test_a_model_that_nothing_is_done_to_comes_back_as_it_was(model: ModelProto) -> None:
     del model.graph.value_info[:]

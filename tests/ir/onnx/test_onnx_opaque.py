@@ -46,7 +46,7 @@ types: st.SearchStrategy[Type] = st.recursive(
 )
 
 
-@settings(max_examples=share(70, 200))
+@settings(max_examples=share(35, 200))
 @given(types)
 def test_types_as_text_and_back(type_: Type) -> None:
     assert parse_type(show_type(type_)) == type_
@@ -57,7 +57,7 @@ def test_a_size_whose_text_is_read_as_another_size_is_unknown() -> None:
     assert show_type(TensorType((SymDim.named("audio-1"), 2 * SymDim.named("audio-1")), "int8")) == "int8[audio-1, ?]"
 
 
-@settings(max_examples=share(70, 200))
+@settings(max_examples=share(35, 200))
 @given(types)
 def test_types_as_protos_and_back(type_: Type) -> None:
     assert type_of(type_proto(type_)) == type_
@@ -78,7 +78,7 @@ def test_negative_and_missing_dimensions_are_unknown() -> None:
     assert all(isinstance(dim, Unknown) for dim in found.shape)
 
 
-@settings(max_examples=share(20, 50))
+@settings(max_examples=share(10, 50))
 @given(st.dictionaries(st.sampled_from(["axis", "opset", "outputs", "types", "opset_", "outputs__", "bodies", "x_"]), st.integers()))
 def test_attributes_that_are_called_like_ours(attributes: dict[str, int]) -> None:
     attrs = {escape(name): value for name, value in attributes.items()} | {"opset": 17, "outputs": "1"}

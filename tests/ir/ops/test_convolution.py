@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 N, H = SymDim.named("n"), SymDim.named("h")
 
 
-@settings(max_examples=share(40, 120))
+@settings(max_examples=share(20, 120))
 @given(st.data())
 def test_convolution_is_that_of_the_runtime(nodes: "Nodes", data: st.DataObject) -> None:
     rank = data.draw(st.integers(1, 3))
@@ -50,7 +50,7 @@ def test_convolution_is_that_of_the_runtime(nodes: "Nodes", data: st.DataObject)
     assert nodes.agree("Conv", 11, operands, (7, nodes.runtime), **attrs) == [["Conv"]] * 3
 
 
-@settings(max_examples=share(40, 120))
+@settings(max_examples=share(20, 120))
 @given(st.data())
 def test_transposed_convolution_is_that_of_the_runtime(nodes: "Nodes", data: st.DataObject) -> None:
     rank = data.draw(st.integers(1, 3))
@@ -280,7 +280,7 @@ def test_the_written_model_has_the_inferred_shape_of_named_sizes(nodes: "Nodes")
     assert model.graph.output[0].type.tensor_type.elem_type == onnx.TensorProto.FLOAT
 
 
-@settings(max_examples=share(20, 60))
+@settings(max_examples=share(10, 60))
 @given(st.integers(1, 3), st.sampled_from(("int8", "uint8")), st.sampled_from(("int8", "uint8")), st.integers(1, 2), st.booleans())
 def test_convolutions_of_bytes_have_wide_sums(nodes: "Nodes", rank: int, left: str, right: str, groups: int, last: bool) -> None:
     generator = np.random.default_rng(rank)

@@ -10,9 +10,10 @@ from hypothesis.extra.numpy import arrays
 
 from passat.ir.ops.erf import erf
 from passat.ir.tensor import Array
+from tests.share import share
 
 
-@settings(max_examples=200)
+@settings(max_examples=share(80, 200))
 @given(arrays(np.float64, 20, elements=st.floats(allow_nan=False) | st.floats(-7, 7) | st.floats(-1e-3, 1e-3)))
 def test_two_units_in_the_last_place(x: Array) -> None:
     expected = np.array([math.erf(value) for value in x])

@@ -327,7 +327,7 @@ def test_invalid_operands_are_reported(name: str, types: list[Type], attrs: dict
     assert message in str(error.value)
 
 
-@settings(max_examples=share(35, 100))
+@settings(max_examples=share(18, 100))
 @given(st.data())
 def test_the_type_is_that_of_numpy(data: st.DataObject) -> None:
     sizes = st.integers(0, 3)
@@ -343,7 +343,7 @@ def test_the_type_is_that_of_numpy(data: st.DataObject) -> None:
     assert all(dim == names.get(size, size) for dim, size in zip(named.shape, expected, strict=True))
 
 
-@settings(max_examples=share(20, 60))
+@settings(max_examples=share(10, 60))
 @given(st.sampled_from(("int8", "uint8")), st.sampled_from(("int8", "uint8")), st.sampled_from(("int32", "int64")), st.data())
 def test_integers_have_wide_sums(nodes: "Nodes", left: str, right: str, out_dtype: str, data: st.DataObject) -> None:
     rows, inner, columns = (data.draw(st.integers(1, 4)) for _ in range(3))

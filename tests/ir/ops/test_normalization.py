@@ -257,7 +257,7 @@ def test_half_precision_is_summed_in_float32(nodes: "Nodes", index: int, opset: 
     np.testing.assert_allclose(nodes.run(nodes.write(expr, opset), feeds), nodes.evaluate(expr, feeds), rtol=5e-3, atol=2e-2)
 
 
-@settings(max_examples=share(15, 40))
+@settings(max_examples=share(8, 40))
 @given(st.data())
 def test_normalized_layers_have_no_mean_and_unit_variance(data: st.DataObject) -> None:
     shape = tuple(data.draw(st.lists(st.integers(2, 5), min_size=1, max_size=4)))

@@ -34,7 +34,7 @@ N, H = SymDim.named("n"), SymDim.named("h")
 OLDEST_DILATED = {"MaxPool": 10, "AveragePool": 19, "LpPool": 18}
 
 
-@settings(max_examples=share(90, 250))
+@settings(max_examples=share(45, 250))
 @given(st.data())
 def test_pooling_is_that_of_the_runtime(nodes: "Nodes", data: st.DataObject) -> None:
     op_type = data.draw(st.sampled_from(sorted(OLDEST_DILATED)))

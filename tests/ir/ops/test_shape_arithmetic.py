@@ -59,7 +59,7 @@ def object_array(elements: Sequence[object]) -> Array:
 
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
-@settings(max_examples=share(20, 60))
+@settings(max_examples=share(10, 60))
 @given(data=st.data())
 def test_inferred_values_equal_computed_ones(op: Op, data: st.DataObject) -> None:
     named = data.draw(sizes)

@@ -69,7 +69,7 @@ def test_opaque_nodes(nodes: "Nodes", version: int, shape: tuple[Dim, ...], attr
     assert nodes.read("Softmax", version, [TensorType(shape)], **attrs) is None
 
 
-@settings(max_examples=share(20, 60))
+@settings(max_examples=share(10, 60))
 @given(st.data())
 def test_the_law_of_softmax(nodes: "Nodes", data: st.DataObject) -> None:
     """The results sum to 1 for elements of any size, the logarithm is the logarithm, and a shift has no effect."""

@@ -16,6 +16,7 @@ from passat.ir.text import astext, fromtext, pretty_print
 from passat.ir.text.literals import show_scalar, show_string
 from passat.ir.text.types import show_type
 from passat.ir.types import GlobalTypeVar, TensorType, Type
+from tests.share import share
 
 x = var("x", shape=(2, 3))
 
@@ -132,7 +133,7 @@ def test_quotients_in_a_text_of_an_earlier_version_have_their_normal_form() -> N
     assert parameter.type_annotation == TensorType(((SymDim.named("n") + 3) // 4 * 2,))
 
 
-@settings(max_examples=100)
+@settings(max_examples=share(40, 100))
 @given(st.text())
 def test_strings_are_json(text: str) -> None:
     assert json.loads(show_string(text)) == text

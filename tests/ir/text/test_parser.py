@@ -24,7 +24,7 @@ x, y, c = var("x", shape=(2, 3)), var("y", shape=("n",)), var("c", "bool")
 FREE = "free_var %x: Tensor[(2, 3), float32]; free_var %c: bool; "
 
 
-@settings(max_examples=share(50, 150))
+@settings(max_examples=share(25, 150))
 @given(programs(effects=True))
 def test_a_program_that_is_printed_and_parsed_is_the_same(program: Function) -> None:
     module = infer_module(IRModule({"main": program}))
@@ -34,7 +34,7 @@ def test_a_program_that_is_printed_and_parsed_is_the_same(program: Function) -> 
     assert astext(again) == text
 
 
-@settings(max_examples=share(20, 50))
+@settings(max_examples=share(10, 50))
 @given(modules())
 def test_a_module_that_is_printed_and_parsed_is_the_same(module: IRModule) -> None:
     text = astext(infer_module(module))
@@ -43,14 +43,14 @@ def test_a_module_that_is_printed_and_parsed_is_the_same(module: IRModule) -> No
     assert astext(again) == text
 
 
-@settings(max_examples=share(20, 60))
+@settings(max_examples=share(10, 60))
 @given(programs(effects=True))
 def test_an_expression_with_free_variables_comes_back(program: Function) -> None:
     again = parse_expr(astext(program.body))
     assert_structural_equal(again, program.body, map_free_vars=True, sharing=True)
 
 
-@settings(max_examples=share(50, 150))
+@settings(max_examples=share(25, 150))
 @given(tensors())
 def test_constants_come_back(tensor: Tensor) -> None:
     again = parse_expr(astext(Constant(tensor)))
@@ -59,7 +59,7 @@ def test_constants_come_back(tensor: Tensor) -> None:
     assert again.data.numpy().dtype == tensor.numpy().dtype
 
 
-@settings(max_examples=share(50, 150))
+@settings(max_examples=share(25, 150))
 @given(st.text(max_size=5), attribute_values())
 def test_attributes_come_back(name: str, value: object) -> None:
     call = Call(GlobalVar("f"), [], {name: value})
@@ -68,7 +68,7 @@ def test_attributes_come_back(name: str, value: object) -> None:
     assert again.attrs == Attrs({name: value})
 
 
-@settings(max_examples=share(35, 100))
+@settings(max_examples=share(18, 100))
 @given(types())
 def test_types_come_back(type_: Type) -> None:
     again = parse_expr(astext(Function([Var("x", type_)], const(1), type_)), module=type_definitions())
@@ -77,7 +77,7 @@ def test_types_come_back(type_: Type) -> None:
     assert (again.params[0].type_annotation, again.ret_type) == (wanted, wanted)
 
 
-@settings(max_examples=share(35, 100))
+@settings(max_examples=share(18, 100))
 @given(st.floats(width=32) | st.floats(), st.sampled_from(["float16", "bfloat16", "float32", "float64"]))
 def test_floats_come_back_to_the_bit(value: float, dtype: str) -> None:
     with np.errstate(over="ignore"):
@@ -329,7 +329,7 @@ def test_errors_of_modules(text: str, message: str) -> None:
     assert str(caught.value).startswith(f"file.relay:{message}")
 
 
-@settings(max_examples=share(35, 100))
+@settings(max_examples=share(18, 100))
 @given(programs(effects=True, size=4), st.data())
 def test_damaged_texts_are_rejected_or_read_but_never_crash(program: Function, data: st.DataObject) -> None:
     text = astext(program)
@@ -342,7 +342,7 @@ def test_damaged_texts_are_rejected_or_read_but_never_crash(program: Function, d
         parse_expr(damaged)
 
 
-@settings(max_examples=share(35, 100))
+@settings(max_examples=share(18, 100))
 @given(st.text())
 def test_any_text_is_rejected_or_read(text: str) -> None:
     for read in (parse, parse_expr):

@@ -141,7 +141,7 @@ def test_nesting_that_is_wrong_inside_costs_no_stack() -> None:
 WRONG = ["add({0}, %u{1})", "bad{1}({0})", "({0} 1)", "add({0}, axis={1})", "{0}.x", "{{ %u{1}; {0} }}", "@f{1}({0})"]
 
 
-@settings(max_examples=share(20, 60))
+@settings(max_examples=share(10, 60))
 @given(st.lists(st.none() | st.sampled_from(WRONG), min_size=1, max_size=19))
 def test_every_wrong_statement_is_found_and_no_other(choices: list[str | None]) -> None:
     lines = ["def @main(%x: int8) {"]
@@ -185,7 +185,7 @@ PIECES = [
 ]
 
 
-@settings(max_examples=share(50, 150))
+@settings(max_examples=share(25, 150))
 @given(modules(), st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 20), st.sampled_from(PIECES)), min_size=1, max_size=3))
 def test_errors_in_damaged_texts_have_locations(module: IRModule, damages: list[tuple[int, int, str]]) -> None:
     text = astext(module)

@@ -57,7 +57,7 @@ def known() -> Polynomials:
 
 
 @given(index=indices(), divisor=st.integers(1, 6), other=indices())
-@settings(max_examples=share(60, 600))
+@settings(max_examples=share(30, 600))
 def test_polynomials_have_the_values_of_expressions(index: PrimExpr, divisor: int, other: PrimExpr) -> None:
     polynomials = known()
     value, second = polynomials.of(index), polynomials.of(other)
@@ -73,7 +73,7 @@ def test_polynomials_have_the_values_of_expressions(index: PrimExpr, divisor: in
 
 
 @given(index=indices())
-@settings(max_examples=share(80, 800))
+@settings(max_examples=share(40, 800))
 def test_proofs_hold_for_all_values(index: PrimExpr) -> None:
     polynomials = known()
     numbers = [valued(index, values) for values in ENVIRONMENTS]
@@ -85,7 +85,7 @@ def test_proofs_hold_for_all_values(index: PrimExpr) -> None:
 
 
 @given(index=indices())
-@settings(max_examples=share(100, 1000))
+@settings(max_examples=share(50, 1000))
 def test_variables_are_replaced_by_their_ranges(index: PrimExpr) -> None:
     """What remains of a condition for one variable decides it for all values of the others."""
     polynomials = known()

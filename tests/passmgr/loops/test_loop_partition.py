@@ -128,7 +128,7 @@ def nests(draw: st.DrawFn) -> PrimFunc:
     const_loops=st.booleans(),
     kept=st.booleans(),
 )
-@settings(max_examples=share(70, 2000))
+@settings(max_examples=share(35, 2000))
 def test_nests_do_the_same(function: PrimFunc, n: int, m: int, memory: list[int], const_loops: bool, kept: bool) -> None:
     given_arguments = [n, m, np.array(memory, "int32")]
     before = behavior(function, given_arguments)

@@ -32,7 +32,7 @@ def transformed(function: PrimFunc, pass_: Pass, config: dict[str, Any]) -> Prim
 
 @pytest.mark.parametrize("name", PASSES)
 @given(function=functions(), given_arguments=arguments())
-@settings(max_examples=share(40, 400))
+@settings(max_examples=share(20, 400))
 def test_functions_do_the_same(name: str, function: PrimFunc, given_arguments: list[Any]) -> None:
     try:
         before = behavior(function, given_arguments)
@@ -42,7 +42,7 @@ def test_functions_do_the_same(name: str, function: PrimFunc, given_arguments: l
 
 
 @given(function=vector_functions(), given_arguments=arguments(), vectors=st.booleans())
-@settings(max_examples=share(70, 600))
+@settings(max_examples=share(35, 600))
 def test_vectors_compute_the_same(function: PrimFunc, given_arguments: list[Any], vectors: bool) -> None:
     before = behavior(function, given_arguments)
     made = transformed(function, VectorizeLoop(vectors), {})

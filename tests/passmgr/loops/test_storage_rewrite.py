@@ -55,7 +55,7 @@ def parsed(body: str, params: str = "n: int32") -> PrimFunc:
 
 
 @given(function=functions(), given_arguments=arguments())
-@settings(max_examples=share(55, 600))
+@settings(max_examples=share(28, 600))
 def test_functions_do_the_same(function: PrimFunc, given_arguments: list[Any]) -> None:
     try:
         before = behavior(function, given_arguments)

@@ -20,6 +20,7 @@ from passat.rules.guards import is_float
 from passat.rules.pattern import Pattern, PCall, attributes, constants, op, tensors
 from passat.rules.rule import KEPT, MIXED, NONFINITE, RESOLVED, NonFinite, Rule
 from tests.rules.building import func, ops, var
+from tests.share import share
 
 x, y, z = tensors("x y z")
 c, d = constants("c d")
@@ -146,7 +147,7 @@ def test_shapes_and_numbers_of_results_are_compared() -> None:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=share(30, 60))
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=6), st.sampled_from(["float32", "float16", "bfloat16", "float64"]))
 def test_reordered_sums_are_within_the_bound(values: list[float], dtype: str) -> None:
     kind = np.dtype(getattr(ml_dtypes, dtype) if dtype == "bfloat16" else dtype)

@@ -58,14 +58,14 @@ def agrees(before: Function, after: Function, *, exact: bool) -> None:
 # ---- laws
 
 
-@settings(max_examples=share(12, 1500), derandomize=True)
+@settings(max_examples=share(6, 1500), derandomize=True)
 @given(programs())
 def test_exact_rules_keep_every_bit(function: Function) -> None:
     outcome = saturate(function, *SETS, *FOLDING, rules__math="exact", rules__matches=MATCHES)
     agrees(function, outcome.function, exact=True)
 
 
-@settings(max_examples=share(12, 1500), derandomize=True)
+@settings(max_examples=share(6, 1500), derandomize=True)
 @given(programs(tame=True))
 def test_other_rules_change_values_by_rounding(function: Function) -> None:
     outcome = saturate(function, *SETS, *FOLDING, rules__matches=MATCHES)
@@ -132,7 +132,7 @@ def test_stateful_calls_are_neither_merged_nor_duplicated_nor_dropped(function: 
     assert operators(outcome.function.body).count("nn.dropout") == before
 
 
-@settings(max_examples=share(12, 1500), derandomize=True)
+@settings(max_examples=share(6, 1500), derandomize=True)
 @given(any_programs(effects=True))
 def test_programs_of_every_kind_keep_values_and_stay_well_formed(function: Function) -> None:
     """Programs with lets, closures, branches, matches and references, and with known and unknown sizes."""

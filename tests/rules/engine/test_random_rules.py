@@ -93,7 +93,7 @@ def rules_of_any_form(draw: st.DrawFn) -> Rule:
     return Rule(left, right, tuple(map(is_there, named)), kind=draw(st.sampled_from(["reducing", "exploring"])))
 
 
-@settings(max_examples=share(30, 2000))
+@settings(max_examples=share(15, 2000))
 @given(rules_of_any_form())
 def test_a_match_becomes_the_right_side(rule: Rule) -> None:
     made = dict(VARS)
@@ -103,7 +103,7 @@ def test_a_match_becomes_the_right_side(rule: Rule) -> None:
     assert any(structural_equal(result.body, wanted, map_free_vars=True) for result in results)
 
 
-@settings(max_examples=share(15, 1000))
+@settings(max_examples=share(8, 1000))
 @given(rules_of_any_form(), st.data())
 def test_certificates_of_random_rules_hold(rule: Rule, data: st.DataObject) -> None:
     """Two negations keep the rule from matching until they are removed, so the e-graph has to find the match."""

@@ -342,7 +342,7 @@ def cost_of(graph: Graph, root: int, choice: Mapping[int, int], model: Prices) -
     return total
 
 
-@settings(max_examples=share(105, 300), derandomize=True)
+@settings(max_examples=share(52, 300), derandomize=True)
 @given(random_classes())
 def test_random_e_graphs_give_costs_between_optimum_and_input(drawn: tuple[Classes, Prices]) -> None:
     classes, model = drawn

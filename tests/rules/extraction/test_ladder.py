@@ -94,7 +94,7 @@ def egraphs(draw: st.DrawFn) -> tuple[Nodes, Biases, list[int]]:
     return nodes, biases, draw(st.lists(st.integers(0, count - 1), min_size=1, max_size=2))
 
 
-@settings(max_examples=share(20, 60))
+@settings(max_examples=share(10, 60))
 @given(egraphs())
 def test_exact_search_finds_the_cheapest_of_all_choices(egraph: tuple[Nodes, Biases, list[int]]) -> None:
     nodes, biases, named = egraph
@@ -124,7 +124,7 @@ def test_a_dearer_node_without_an_extra_cost_is_found() -> None:
     assert found.choice[first[1]] == 1
 
 
-@settings(max_examples=share(15, 30))
+@settings(max_examples=share(8, 30))
 @given(egraphs())
 def test_the_solver_alone_is_right(egraph: tuple[Nodes, Biases, list[int]]) -> None:
     nodes, biases, named = egraph
@@ -144,7 +144,7 @@ def test_the_solver_alone_is_right(egraph: tuple[Nodes, Biases, list[int]]) -> N
     assert cost_of(space, choice, roots) == pytest.approx(best, rel=1e-5, abs=1e-5)
 
 
-@settings(max_examples=share(70, 200))
+@settings(max_examples=share(35, 200))
 @given(egraphs(), st.randoms(use_true_random=False))
 def test_the_added_cost_of_a_change_is_exact(egraph: tuple[Nodes, Biases, list[int]], random: Random) -> None:
     """However the choice changes, the total that is maintained is the cost of the program."""

@@ -129,7 +129,7 @@ def egraphs(draw: st.DrawFn) -> Nodes:
     return nodes
 
 
-@settings(max_examples=share(70, 200), derandomize=True)
+@settings(max_examples=share(35, 200), derandomize=True)
 @given(egraphs(), st.integers(1, 6))
 def test_all_are_different_programs_and_none_is_below_the_best(nodes: Nodes, count: int) -> None:
     space, first = space_of(nodes)
@@ -149,7 +149,7 @@ def test_all_are_different_programs_and_none_is_below_the_best(nodes: Nodes, cou
         assert one.cost == sum(space.costs[node] for node in one.choice.values())
 
 
-@settings(max_examples=share(70, 200), derandomize=True)
+@settings(max_examples=share(35, 200), derandomize=True)
 @given(egraphs())
 def test_added_cost_of_another_node(nodes: Nodes) -> None:
     """It is the difference of the costs of two programs, and computing it does not change the first."""

@@ -21,6 +21,7 @@ from passat.rules.passes.algebra import linear_algebra
 from passat.rules.passes.simplify import fold_batch_norm
 from tests.rules.building import func, numbers, ops, splat, var
 from tests.rules.running import apply, assert_equal_in_value, operators
+from tests.share import share
 
 RULES = [rule for rules in (ScaleAxis, Factoring, Products, Constants) for rule in rules if not rule.back]
 
@@ -45,7 +46,7 @@ def programs(draw: st.DrawFn) -> Function:
     return func(ops.reshape(last, newshape=(16,)) if draw(st.booleans()) else last)
 
 
-@settings(max_examples=40)
+@settings(max_examples=share(20, 40))
 @given(programs())
 def test_extraction_and_program_cost_agree(function: Function) -> None:
     infer_type(function)

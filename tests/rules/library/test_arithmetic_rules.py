@@ -19,6 +19,7 @@ from passat.rules.rule_set import RuleSetMeta
 from tests.rules.building import const, func, numbers, ops, splat, tup, var
 from tests.rules.library.cases import Case, case, check_fires, check_rejects, pairs, with_each
 from tests.rules.running import assert_equal_in_value, operators, run, saturate
+from tests.share import share
 
 x, y = var("x"), var("y")
 cond = var("cond", dtype="bool")
@@ -363,7 +364,7 @@ def test_squares_are_merged_unless_exact() -> None:
     assert saturate(function, Powers, rules__math="exact").count("fired:Powers.binomial") == 0
 
 
-@settings(max_examples=40)
+@settings(max_examples=share(20, 40))
 @given(bounds, bounds, bounds, bounds)
 def test_two_clips_are_merged(low: AnyValue, high: AnyValue, then_low: AnyValue, then_high: AnyValue) -> None:
     before = func(ops.clip(ops.clip(x, a_min=low, a_max=high), a_min=then_low, a_max=then_high))

@@ -30,16 +30,16 @@ from passat.rules.rule_set import RuleSetMeta
 from passat.rules.typecheck import check_types
 from tests.share import share
 
-WANTED = share(2, INSTANCES)
 RULES: list[Rule] = [rule for rules in library.rule_sets().values() for rule in rules]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_both_sides_have_one_value(rule: Rule) -> None:
-    checked = check_rule(rule, instances=WANTED)
+    wanted = share(1 if rule.holes() else 2, INSTANCES)  # each form of a rule with holes has instances of its own
+    checked = check_rule(rule, instances=wanted)
     report = checked.report
     assert report.verdict == "sound", "\n".join(rule_lines(report))
-    assert report.compared >= WANTED
+    assert report.compared >= wanted
     if rule.holes().cases:
         assert {trier.rule.name for trier, _ in checked.agreeing} == {trier.rule.name for trier in triers(rule)}
     assert not enlarges(checked)

@@ -45,13 +45,13 @@ def check(function: Function) -> None:
         assert tree.kinds[number] == kind
 
 
-@settings(max_examples=share(70, 200))
+@settings(max_examples=share(35, 200))
 @given(programs(stateful=True))
 def test_programs(function: Function) -> None:
     check(function)
 
 
-@settings(max_examples=share(35, 100))
+@settings(max_examples=share(18, 100))
 @given(st.integers(0, 1 << 32), st.integers(2, 30))
 def test_graphs_of_many_ways(seed: int, size: int) -> None:
     generator = np.random.default_rng(seed)

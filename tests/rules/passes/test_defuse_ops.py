@@ -25,6 +25,7 @@ from tests.rules.passes.golden import becomes, program, run, stays
 from tests.rules.passes.test_fuse_ops import runs
 from tests.rules.program_strategies import programs
 from tests.rules.running import assert_equal_in_value, feeds_of
+from tests.share import share
 
 CHAIN = "squeeze(exp(add({}, 1f)))"
 
@@ -95,7 +96,7 @@ def test_info() -> None:
     assert (info.opt_level, info.name, list(info.required)) == (3, "DefuseOps", ["InferType"])
 
 
-@settings(max_examples=60)
+@settings(max_examples=share(30, 60))
 @given(programs(tame=True))
 def test_normal_forms_are_processed_too(function: Function) -> None:
     """A-normal form binds fused functions to variables; graph form has them at the call."""
@@ -107,7 +108,7 @@ def test_normal_forms_are_processed_too(function: Function) -> None:
         assert_equal_in_value(function, apart, exact=True, special=False, rounds=1)
 
 
-@settings(max_examples=40)
+@settings(max_examples=share(20, 40))
 @given(programs(tame=True))
 def test_the_executor_runs_fused_programs(function: Function) -> None:
     assume(runs(function))

@@ -278,7 +278,7 @@ def programs(draw: st.DrawFn) -> Function:
     return func(results[0] if len(results) == 1 else tup(*results))
 
 
-@settings(max_examples=share(60, 5000))
+@settings(max_examples=share(30, 5000))
 @given(programs(), st.sampled_from((FORWARD, BACKWARD, transform.FoldScaleAxis())))
 def test_values_and_types_are_kept(before: Function, pass_: Pass) -> None:
     after = run(pass_, IRModule.from_expr(before))["main"]

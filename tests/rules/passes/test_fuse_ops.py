@@ -533,7 +533,7 @@ def runs(function: Function) -> bool:
     return True
 
 
-@settings(max_examples=share(50, 150))
+@settings(max_examples=share(25, 150))
 @given(programs(tame=True, stateful=True))
 def test_laws(function: Function) -> None:
     """Values stay the same, defusing restores the program, and each function satisfies the rules on kinds."""

@@ -74,7 +74,7 @@ def check(function: Function) -> None:
         assert [groups.root(number) for number in range(len(flow.nodes))] == Slow(flow, limit).root, limit
 
 
-@settings(max_examples=share(35, 100))
+@settings(max_examples=share(18, 100))
 @given(programs(stateful=True))
 def test_programs(function: Function) -> None:
     check(function)
@@ -103,7 +103,7 @@ def mixed(seed: int, size: int) -> Function:
     return func(tup(*pool[-2:]) if generator.random() < 0.3 else pool[-1])
 
 
-@settings(max_examples=share(50, 150))
+@settings(max_examples=share(25, 150))
 @given(st.integers(0, 1 << 32), st.integers(2, 16))
 def test_all_kinds_of_operators(seed: int, size: int) -> None:
     check(mixed(seed, size))

@@ -112,7 +112,7 @@ def _compound(inner: st.SearchStrategy[PrimExpr]) -> st.SearchStrategy[PrimExpr]
     )
 
 
-@settings(max_examples=share(25, 60))
+@settings(max_examples=share(12, 60))
 @given(st.recursive(LEAVES, _compound, max_leaves=7), st.integers(0, 2**32 - 1))
 def test_facts_and_forms_agree_with_values(expr: PrimExpr, seed: int) -> None:
     """The value lies within the bounds and in the modular set, and is that of the simplified form."""

@@ -107,7 +107,7 @@ def _compound(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
 EXPRESSIONS = st.recursive(_LEAVES, _compound, max_leaves=7)
 
 
-@settings(max_examples=share(25, 150))
+@settings(max_examples=share(12, 150))
 @given(EXPRESSIONS, st.integers(0, 2**32 - 1))
 def test_simplified_expressions_have_the_same_value(expr: Expr, seed: int) -> None:
     before = typed(expr)

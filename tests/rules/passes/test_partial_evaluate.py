@@ -243,7 +243,7 @@ def test_deep_programs() -> None:
     assert kinds(made["main"]) == {Function, Let, Var, relay.Call, Op}
 
 
-@settings(max_examples=share(30, 400))
+@settings(max_examples=share(15, 400))
 @given(programs(effects=True, size=12))
 def test_random_programs_compute_the_same(function: Function) -> None:
     infer_type(function)
@@ -257,7 +257,7 @@ def test_random_programs_compute_the_same(function: Function) -> None:
     assert_same(expected, create_executor().evaluate(made)(*arguments))
 
 
-@settings(max_examples=share(35, 1000))
+@settings(max_examples=share(18, 1000))
 @given(st.integers(0, 1 << 32))
 def test_effects_are_kept_in_order(seed: int) -> None:
     module = infer_module(parse(source(Random(seed))))

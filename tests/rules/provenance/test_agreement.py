@@ -127,7 +127,7 @@ def test_of_eager_rules_on_operands_that_are_constant_later() -> None:
     assert written(function, [default_pipeline()], **{"rules.cost": "nodes", "rules.joint": True}).check().complete
 
 
-@settings(max_examples=share(10, 300), derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=share(5, 300), derandomize=True, suppress_health_check=list(HealthCheck))
 @given(programs())
 def test_of_the_default_pipeline_all_say_the_same(function: Function) -> None:
     config = {"rules.cost": "nodes", "rules.joint": True}

@@ -289,7 +289,7 @@ def test_uncovered_programs_are_reported(kind: str) -> None:
     assert ("RefRead" if kind == "references" else "a stateful call without a name") in str(verdict.uncovered[0])
 
 
-@settings(max_examples=share(20, 60))
+@settings(max_examples=share(10, 60))
 @given(programs())
 def test_certificates_of_random_programs_hold(function: Function) -> None:
     found = written(function, default_pipeline().members, **{"rules.math": "finite"})
@@ -297,7 +297,7 @@ def test_certificates_of_random_programs_hold(function: Function) -> None:
     assert (verdict.functions, verdict.uncovered) == (["main"], [])
 
 
-@settings(max_examples=20)
+@settings(max_examples=share(10, 20))
 @given(programs())
 def test_certificates_of_passes_in_one_graph_hold(function: Function) -> None:
     found = written(function, default_pipeline().members, **{"rules.joint": True})

@@ -243,7 +243,7 @@ def test_another_form(change: Callable[[AnyValue], None], said: str) -> None:
     assert said in tampered(change)
 
 
-@settings(max_examples=share(50, 150))
+@settings(max_examples=share(25, 150))
 @given(st.data())
 def test_no_single_change_proves_something_else(data: st.DataObject) -> None:
     """After any single change, the certificate is rejected with a sentence, or still proves the programs that it states."""

@@ -108,7 +108,7 @@ def check_against_whole(function: Function, *, exact: bool) -> float:
     return outcome.count("replayed")
 
 
-@settings(max_examples=share(10, 20), derandomize=True)
+@settings(max_examples=share(5, 20), derandomize=True)
 @given(st.integers(0, 1 << 30), st.integers(4, 14), st.booleans())
 def test_regions_keep_values_and_never_cost_more(seed: int, size: int, exact: bool) -> None:
     function = copies(build(seed, size, tame=not exact), 6, np.random.default_rng(seed))

@@ -26,7 +26,7 @@ RULES: Final = [rule for rules in (Arithmetic, Copies, Constants, Transposes, Vi
 BARE: Final = [Matcher(Rule(rule.lhs, rule.rhs, math=rule.math, note=rule.note, name=rule.name)) for rule in RULES]
 
 
-@settings(max_examples=share(20, 60))
+@settings(max_examples=share(10, 60))
 @given(programs())
 def test_a_match_is_a_complete_alignment(function: Function) -> None:
     graph = Graph()
@@ -49,7 +49,7 @@ def test_a_match_is_a_complete_alignment(function: Function) -> None:
             assert one.agreed == one.parts
 
 
-@settings(max_examples=share(15, 25))
+@settings(max_examples=share(8, 25))
 @given(programs(), st.sampled_from(RULES), st.booleans())
 def test_every_rule_gets_an_answer(function: Function, rule: Rule, nodes: bool) -> None:
     inquiry = Inquiry(IRModule.from_expr(function), config={"rules.cost": "nodes"} if nodes else None)
@@ -64,7 +64,7 @@ def test_every_rule_gets_an_answer(function: Function, rule: Rule, nodes: bool) 
             assert finding.agreed < finding.parts
 
 
-@settings(max_examples=share(15, 60))
+@settings(max_examples=share(8, 60))
 @given(programs())
 def test_a_rule_that_accepts_a_match_of_the_input_is_not_said_to_match_nothing(function: Function) -> None:
     inquiry = Inquiry(IRModule.from_expr(function), rule_pass(Arithmetic, Copies, Constants, Transposes, Views, name="All"))
@@ -85,7 +85,7 @@ def _accepts(matcher: Matcher, function: Function) -> bool:
     return False
 
 
-@settings(max_examples=share(15, 25))
+@settings(max_examples=share(8, 25))
 @given(programs())
 def test_a_rule_fires_at_changes_of_a_pass(function: Function) -> None:
     inquiry = Inquiry(IRModule.from_expr(function), config={"rules.cost": "nodes"})

@@ -147,7 +147,7 @@ def programs(draw: st.DrawFn) -> tuple[Function, dict[str, Array]]:
 
 
 @given(programs())
-@settings(max_examples=share(15, 40))
+@settings(max_examples=share(8, 40))
 def test_any_sizes(program: tuple[Function, dict[str, Array]]) -> None:
     agree(*program, None, rtol=2e-4)
 

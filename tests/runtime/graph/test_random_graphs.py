@@ -19,6 +19,7 @@ from passat.runtime.graph.build import build
 from passat.runtime.graph.executors import create_executor
 from passat.runtime.values import TupleValue
 from tests.runtime.graph.programs import TARGETS
+from tests.share import share
 
 INPUTS: list[Array] = [np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3), np.linspace(2, -2, 6, dtype=np.float32).reshape(2, 3)]
 
@@ -54,7 +55,7 @@ def graphs(draw: DrawFn) -> Function:
 
 
 @given(graphs(), st.sampled_from(TARGETS), st.integers(0, 3), st.booleans())
-@settings(max_examples=40)
+@settings(max_examples=share(20, 40))
 def test_modules_compute_what_programs_say(function: Function, target: str, level: int, through_file: bool) -> None:
     expected = create_executor().evaluate(function)(*INPUTS)
     wanted = list(expected) if isinstance(expected, TupleValue) else [expected]

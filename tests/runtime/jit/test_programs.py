@@ -172,7 +172,7 @@ def cases(draw: st.DrawFn) -> tuple[Program, Schedule, tuple[int, int]]:
 Case = tuple[Program, Schedule, tuple[int, int]]
 
 
-@settings(max_examples=share(15, 300))
+@settings(max_examples=share(8, 300))
 @given(cases(), st.integers(0, 2**31))
 def test_llvm_computes_what_numpy_does(case: Case, seed: int) -> None:
     check(case, seed, compile_functions)

@@ -18,6 +18,7 @@ from passat.ir.ops.movement import (
 )
 from passat.ir.shape import ANY, SymDim
 from passat.ir.types import TensorType, TupleType, Type
+from tests.share import share
 
 N, M = SymDim.named("n"), SymDim.named("m")
 I1, I2, SCALAR = TensorType((5,), "int64"), TensorType((5, 2), "int64"), TensorType()
@@ -173,7 +174,7 @@ def test_errors(name: str, types: list[Type], attrs: dict[str, AnyValue], messag
 permutations = st.integers(0, 5).flatmap(lambda rank: st.tuples(st.permutations(range(rank)), st.permutations(range(rank))))
 
 
-@settings(max_examples=100)
+@settings(max_examples=share(40, 100))
 @given(pair=permutations)
 def test_permutations(pair: tuple[list[int], list[int]]) -> None:
     first, then = pair
@@ -184,7 +185,7 @@ def test_permutations(pair: tuple[list[int], list[int]]) -> None:
     assert is_identity_permutation(first) == (list(first) == sorted(first))
 
 
-@settings(max_examples=100)
+@settings(max_examples=share(40, 100))
 @given(shape=st.lists(st.integers(1, 3), max_size=4), data=st.data())
 def test_transposes_that_are_reshapes(shape: list[int], data: st.DataObject) -> None:
     axes = data.draw(st.permutations(range(len(shape))))

@@ -100,7 +100,7 @@ def factorings(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return grouped(), grouped()
 
 
-@settings(max_examples=share(50, 150))
+@settings(max_examples=share(25, 150))
 @given(shapes=factorings(), data=st.data())
 def test_reshape_agrees_with_numpy(shapes: tuple[tuple[int, ...], tuple[int, ...]], data: st.DataObject) -> None:
     source, target = shapes
@@ -119,7 +119,7 @@ def test_reshape_agrees_with_numpy(shapes: tuple[tuple[int, ...], tuple[int, ...
     np.testing.assert_array_equal(value, array.reshape(target))
 
 
-@settings(max_examples=share(70, 200))
+@settings(max_examples=share(35, 200))
 @given(shapes=factorings(), data=st.data())
 def test_normal_forms_do_the_same_for_every_size(
     bench: "Bench", shapes: tuple[tuple[int, ...], tuple[int, ...]], data: st.DataObject

@@ -18,6 +18,7 @@ from passat.ir.ops.static_forms import static_form
 from passat.ir.shape import ANY, Any, Dim, SymDim, broadcast
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, TupleType
+from tests.share import share
 
 if TYPE_CHECKING:
     from tests.ir.ops.movement.conftest import Bench
@@ -180,7 +181,7 @@ CASES: list[tuple[str, dict[str, AnyValue]]] = [
 
 
 @pytest.mark.parametrize(("name", "attrs"), CASES)
-@settings(max_examples=25)
+@settings(max_examples=share(12, 25))
 @given(data=st.data())
 def test_inferred_values_equal_computed_ones(bench: "Bench", name: str, attrs: dict[str, AnyValue], data: st.DataObject) -> None:
     elements = data.draw(st.lists(st.sampled_from([0, 1, 5, B, S, B * S + 1, ANY]), min_size=4, max_size=4))

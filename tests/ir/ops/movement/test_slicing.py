@@ -30,7 +30,7 @@ named = st.fixed_dictionaries({"n": st.integers(0, 5), "m": st.integers(0, 5)})
 indices = st.one_of(ends, st.builds(lambda a, b, c: a * N + b * M + c, st.integers(-1, 1), st.integers(-1, 1), st.integers(-2, 2)))
 
 
-@settings(max_examples=share(140, 400))
+@settings(max_examples=share(70, 400))
 @given(size=sizes, begin=indices, end=indices, stride=strides, values=named)
 def test_lengths_are_right_for_all_sizes(bench: "Bench", size: Dim, begin: Dim, end: Dim, stride: int, values: dict[str, int]) -> None:
     found = slice_length(size, begin, end, stride)
@@ -130,7 +130,7 @@ def attrs_of(part: tuple[int, int, int], axis: int) -> dict[str, AnyValue]:
     return {"begin": (part[0],), "end": (part[1],), "strides": (part[2],), "axes": (axis,)}
 
 
-@settings(max_examples=share(105, 300))
+@settings(max_examples=share(52, 300))
 @given(size=st.integers(0, 7), hidden=st.booleans(), first=parts, then=parts, same_axis=st.booleans())
 def test_two_slices_as_one(
     bench: "Bench", size: int, hidden: bool, first: tuple[int, int, int], then: tuple[int, int, int], same_axis: bool
@@ -164,7 +164,7 @@ def test_slices_of_symbolic_sizes_compose() -> None:
     assert compose_slices((N,), attrs_of((-2, END, 1), 0), attrs_of((1, END, 1), 0)) is None
 
 
-@settings(max_examples=share(35, 100))
+@settings(max_examples=share(18, 100))
 @given(size=st.integers(0, 4), part=parts)
 def test_calls_without_effect(bench: "Bench", size: int, part: tuple[int, int, int]) -> None:
     attrs = attrs_of(part, 0)

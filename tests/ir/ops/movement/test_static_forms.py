@@ -62,7 +62,7 @@ def attempt(bench: "Bench", op: str, operands: Sequence[Array], **attrs: AnyValu
     return found
 
 
-@settings(max_examples=share(175, 500))
+@settings(max_examples=share(88, 500))
 @given(
     shape=shapes,
     dims=st.lists(entries, max_size=4),
@@ -84,7 +84,7 @@ def test_reshape(bench: "Bench", shape: Shape, dims: list[Dim], sizes: dict[str,
     np.testing.assert_array_equal(bench.value(form.op, [array], **form.attrs), dynamic)
 
 
-@settings(max_examples=share(105, 300))
+@settings(max_examples=share(52, 300))
 @given(
     shape=shapes,
     dims=st.lists(entries.filter(lambda dim: dim != -1), max_size=4),
@@ -103,7 +103,7 @@ def test_broadcast_to(bench: "Bench", shape: Shape, dims: list[Dim], sizes: dict
 places = st.one_of(st.integers(-5, 5), st.sampled_from([END, -END, N, N + 1, N - 1, M, N + M, ANY]))
 
 
-@settings(max_examples=share(140, 400))
+@settings(max_examples=share(70, 400))
 @given(
     size=st.sampled_from([4, N, N + 2, N + M]),
     begin=places,
