@@ -68,8 +68,11 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome, reference: Refe
             if not own or guilty() not in own:
                 if loose := _loose_rules(job, made):
                     raise LooseRulesError(reference, _found("other values", loose, "may cause where values are infinite or NaN"), loose)
-                if any(output.reason for output in report.verification.outputs) and (inexact := _inexact_rules(job, made)):
+                inexact = _inexact_rules(job, made)
+                if any(output.reason for output in report.verification.outputs) and inexact:
                     raise LooseRulesError(reference, _found("other values", inexact, "may cause by rounding or the sign of 0"), inexact)
+                if report.verification.differs_when_fused and inexact:
+                    raise LooseRulesError(reference, _found(_FUSED, inexact, "may cause, since they move scales"), inexact)
                 if job.context.get_config("rules.math") != EXACT and reference.differs_from_itself(report.verification):
                     raise LooseRulesError(reference, _SENSITIVE, math=EXACT)
             report.verification = replace(report.verification, guilty=guilty())
@@ -92,6 +95,9 @@ _SENSITIVE: Final = (
     "the comparison found other values, but rounding decides them, since the original differs from itself as much when ONNX Runtime "
     "optimizes it: the result is optimized with rules.math=exact"
 )
+
+
+_FUSED: Final = "other values where ONNX Runtime fuses DequantizeLinear with what reads it"
 
 
 class LooseRulesError(Exception):

@@ -32,6 +32,8 @@ UNSTABLE: Final = 0.1
 """Relative noise beyond which an element is inconclusive, unless the difference is within the tolerance for numbers around one."""
 ENOUGH: Final = 0.5
 """Minimum share of conclusive elements for an output to count as compared."""
+_FAR: Final = 0.1
+"""Mean difference, relative to the mean size, above which a value is far from another one."""
 _SMALLEST: Final = 1e-4
 _LARGE: Final = 1e4
 """If the usual size is above this, elements smaller than `_SMALLEST` times it are compared by their own size: next to a mask's -3e38, any
@@ -222,6 +224,27 @@ def _usual(size: Array) -> float:
     some = size[:: max(1, len(size) // _LOOKED_AT)]
     some = some[some > 0]
     return min(float(size.max()), max(30 * float(np.quantile(some, 0.1)), 1.0)) if some.size else 0.0
+
+
+def is_far(expected: AnyValue, other: AnyValue, actual: AnyValue) -> bool:
+    """True if a value is far from the expected one, and another value of the same computation is not: by the mean difference of its
+    floating-point elements, so that it does not matter how single elements are rounded to quantized ones.
+
+    >>> one, other = np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.01, 3.0])
+    >>> is_far(one, one, other), is_far(one, other, 2 * one), is_far(one, 2 * one, 2 * one)
+    (False, True, False)
+    """
+
+    def distance(value: AnyValue) -> float:
+        gap = size = 0.0
+        for (_, a), (_, b) in zip(flatten(expected), flatten(value), strict=False):
+            if np.asarray(a).dtype.name in _QUICK and np.shape(a) == np.shape(b):
+                both = np.isfinite(a) & np.isfinite(b)
+                x, y = (np.asarray(part)[both].astype(np.float64) for part in (a, b))
+                gap, size = gap + float(np.abs(x - y).sum()), size + float(np.abs(x).sum())
+        return gap / (size or 1.0)
+
+    return distance(actual) > max(_FAR, NOISE_FACTOR * distance(other))
 
 
 def flatten(value: AnyValue, path: str = "") -> Iterator[tuple[str, AnyValue]]:

@@ -64,6 +64,13 @@ class ComparedModel:
 
         return any(node.op_type == "Loop" for node in nodes_of(self.proto))
 
+    @functools.cached_property
+    def is_quantized(self) -> bool:
+        """True if a DequantizeLinear is in the model, its subgraphs or functions."""
+        from passat.ir.onnx.scope import nodes_of  # needs onnx
+
+        return any(node.op_type == "DequantizeLinear" for node in nodes_of(self.proto))
+
     @property
     def runnable(self) -> ModelSource:
         """The model to load: as given if that is a file, otherwise in memory."""

@@ -1,5 +1,5 @@
 """Compares two models by running them: on random inputs, with several sizes of symbolic dimensions, and with ONNX Runtime's optimizations
-off.
+off; quantized models also once with these, which may take scales of a DequantizeLinear for those of another axis.
 
 ONNX Runtime's errors have no common base class but Exception, which is what is caught here.
 """
@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 from typing import Any as AnyValue
 
 from passat.apart import EndedError, LateError
 from passat.feeds import InputSpec, Trial
 from passat.given_inputs import GivenInputs, read_inputs
 from passat.ir.custom_ops import declared_op
-from passat.judging import NOISE_FACTOR, Closeness, is_unscanned, judge, without_elements
+from passat.judging import NOISE_FACTOR, Closeness, is_far, is_unscanned, judge, without_elements
 from passat.runner import ModelSource, Runner, VerifyError, loadable, sentence_of
 from passat.settings import check_arguments
 from passat.trials import ComparedModel, ComparedSession, Trials
@@ -84,6 +84,11 @@ class VerifyReport:
     def relative(self) -> float:
         """The largest difference of all outputs, relative to the size of the output."""
         return max((output.relative for output in self.outputs), default=0.0)
+
+    @property
+    def differs_when_fused(self) -> bool:
+        """True if the models differ only when ONNX Runtime optimizes them."""
+        return self.equal is False and bool(self.outputs) and not any(output.reason for output in self.outputs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +218,7 @@ class Reference:
         change: "Callable[[ModelProto], ModelProto] | None" = None,
         *,
         seed: int | None = None,
-        optimize: bool = False,
+        optimize: bool | Literal["all"] = False,
     ) -> ComparedSession:
         """A model prepared for comparison: cut, and with the same random numbers; `change` modifies it. ONNX Runtime may `optimize` it."""
         changes: list[Callable[[ModelProto], ModelProto]] = [] if self._cut is None else [self._cut.like]
@@ -243,6 +248,8 @@ class Reference:
     def _check(self, model: ComparedModel) -> VerifyReport:
         started = time.perf_counter()
         found = VerifyReport(None, skipped=self.skipped) if self.skipped else self._compare(model)
+        if found.equal and (mismatch := self._mismatch_when_fused(model)):
+            found = replace(found, equal=False, mismatch=mismatch)
         if found.equal is False and not self._alike and self._is_random():
             self._alike = True
             try:
@@ -338,6 +345,28 @@ class Reference:
         return VerifyReport(
             True, tuple(replace(one, note=one.note or _EMPTY) if none else one for one, none in zip(outputs, empty, strict=True))
         )
+
+    def _mismatch_when_fused(self, candidate: ComparedModel) -> str:
+        """Why a quantized candidate is wrong when ONNX Runtime optimizes it, as it does by default: it does not run on the first trial, or
+        its values are far off, and those of the original are not. Empty otherwise."""
+        if self._alike or not candidate.is_quantized:
+            return ""
+        feed, expected = self._trials.feed(self.trials[0]), self._trials.values[0]
+        try:
+            fused = self._session(self._original, optimize="all").run(feed)
+        except Exception:  # then the candidate need not run either
+            return ""
+        where = f"when ONNX Runtime optimizes them, the original runs on {self.trials[0]}"
+        try:
+            values = self._session(candidate, optimize="all").run(feed)
+        except LateError:
+            return ""
+        except Exception as error:
+            return f"{where}, but the result does not: {sentence_of(error)}"
+        for (name, _), *parts in zip(self.outputs, expected, fused, values, strict=True):
+            if is_far(*parts):
+                return f"{where}, but the output {name!r} of the result is far off"
+        return ""
 
     def _ends(self, trial: Trial) -> bool:
         """True if ONNX Runtime also ends its process on the original, which ran before: it reads invalid memory."""
