@@ -6,7 +6,7 @@ import itertools
 import os
 import sys
 import traceback
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Final, TypeAlias
@@ -61,8 +61,8 @@ def read_rules(rules: RulesLike) -> tuple[list[type[RuleSet]], list[PathLike]]:
 
 
 def load_rules(path: str | os.PathLike[str]) -> list[type[RuleSet]]:
-    """The rule sets that a file defines, in definition order, without base classes that have no rules, and without forms of a set
-    (`of_kind`, `only`, `when`), which are for passes.
+    """The rule sets that a file defines and its variables hold, also in collections, in definition order, without base classes that have
+    no rules, and without forms of a set (`of_kind`, `only`, `when`), which are for passes.
 
     The file is imported under a unique name, so it may be called `rules.py`, and may import modules next to it. A file that is loaded again
     may register its passes again. Raises RuleFileError if the file cannot be imported, has an invalid rule, or defines no rule set, pass or
@@ -77,13 +77,18 @@ def load_rules(path: str | os.PathLike[str]) -> list[type[RuleSet]]:
     finally:
         registered |= keys
     found = [
-        value
+        part
         for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, RuleSet) and value.__module__ == module.__name__
+        for part in _parts(value)
+        if isinstance(part, type) and issubclass(part, RuleSet) and part.__module__ == module.__name__
     ]
     sets = [rules for rules in dict.fromkeys(found) if rules.rules and rules.base is rules]
     _check_none_outside(file, module, found)
+    names: dict[str, type[RuleSet]] = {}
     for rules in sets:
+        if names.setdefault(rules.__name__, rules) is not rules:
+            way_out = "type(NAME, (RuleSet,), RULES) makes one of another name"
+            raise RuleFileError(f"{file} has two sets of the name {rules.__name__}: {way_out}")
         lines = [node.lineno for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == rules.__name__]
         if len(lines) > 1:
             raise RuleFileError(f"{file}, line {lines[-1]}: the class {rules.__name__} is defined twice, first in line {lines[0]}")
@@ -96,12 +101,23 @@ def load_rules(path: str | os.PathLike[str]) -> list[type[RuleSet]]:
     return sets
 
 
+def _parts(value: object) -> Iterator[object]:
+    """A value, or the parts of a collection and of those within it."""
+    stack, seen = [value], set()
+    while stack:
+        part = stack.pop()
+        if not isinstance(part, (dict, list, tuple, set, frozenset)):
+            yield part
+        elif id(part) not in seen:
+            seen.add(id(part))
+            stack += reversed(list(part.values() if isinstance(part, dict) else part))
+
+
 def _check_none_outside(file: Path, module: ModuleType, sets: Iterable[type[RuleSet]]) -> None:
     """Raises RuleFileError for a rule of the file that no set has, which would never run. A set may take some rules of a collection."""
     held = {(id(rule.lhs), id(rule.rhs)) for rules in sets for rule in rules.rules}  # further guards make another rule
     for name, value in vars(module).items():
-        parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple, set, frozenset)) else [value]
-        rules = [part for part in parts if isinstance(part, Rule)]
+        rules = [part for part in _parts(value) if isinstance(part, Rule)]
         own = next((rule for rule in rules if rule.source.rpartition(":")[0] == file.name), None)
         if own is not None and not any((id(rule.lhs), id(rule.rhs)) in held for rule in rules):
             raise RuleFileError(

@@ -59,5 +59,5 @@ def test_a_result_is_right_where_its_nodes_are_fused() -> None:
 def test_a_rule_of_the_user_that_makes_such_a_result_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "rules.py"
     path.write_text(RULES)
-    with pytest.raises(MismatchError, match="when ONNX Runtime optimizes them, .* far off; the difference comes from the pass Scales"):
+    with pytest.raises(MismatchError, match="far off; the difference comes from the pass Scales"):
         passat.optimize(halved(), rules=path)

@@ -53,6 +53,13 @@ def test_another_form_of_a_set_is_not_a_set_of_its_own(tmp_path: Path) -> None:
     assert [rules.__name__ for rules in load_rules(write(tmp_path, GOOD + more))] == ["Negations", "More"]
 
 
+def test_sets_in_collections_are_sets_of_the_file(tmp_path: Path) -> None:
+    made = "\ndef made(name):\n    return type(name, (Negations,), {})\n\nSETS = {'a': [made('One')], 'b': (made('Two'), made('Three'))}\nSETS['c'] = [SETS]\n"
+    assert [rules.__name__ for rules in load_rules(write(tmp_path, GOOD + made))] == ["Negations", "More", "One", "Two", "Three"]
+    twice = "SETS = []\nfor each in range(2):\n    class Several(Negations):\n        pass\n    SETS.append(Several)\n"
+    assert "has two sets of the name Several" in error_of(write(tmp_path, GOOD + twice))
+
+
 def test_a_pipe_is_read_once() -> None:
     reader, writer = os.pipe()
     with open(writer, "w") as file:
