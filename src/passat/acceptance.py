@@ -76,7 +76,8 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome, reference: Refe
                 if job.context.get_config("rules.math") != EXACT and reference.differs_from_itself(report.verification):
                     raise LooseRulesError(reference, _SENSITIVE, math=EXACT)
             report.verification = replace(report.verification, guilty=guilty())
-            raise MismatchError(f"{source.prefix}{_accusation(report.verification, job.wanted.opset)}", report)
+            has_rules = any(step.name == guilty() for step in made.pipeline.plan(made.context).walk() if isinstance(step.pass_, RulePass))
+            raise MismatchError(f"{source.prefix}{_accusation(report.verification, job.wanted.opset, has_rules=has_rules)}", report)
         if report.verification.equal is None and not job.wanted.allow_unverified:
             if report.verification.outputs and (inexact := _inexact_rules(job, made)):
                 raise LooseRulesError(reference, _found("an output that rounding alone changes", inexact, "may change as well"), inexact)
@@ -146,7 +147,7 @@ def _fired(job: Job, made: Made) -> list[tuple[str, bool, Rule]]:
     return [(step, rules.base.__module__.startswith("passat."), rule) for step, rules in sets for rule in rules if rule.name in names]
 
 
-def _accusation(report: VerifyReport, opset: int | None) -> str:
+def _accusation(report: VerifyReport, opset: int | None, *, has_rules: bool) -> str:
     if opset is not None and "Could not find an implementation" in report.mismatch:
         return f"in opset {opset} the model does not run: {report.mismatch}; this ONNX Runtime may have kernels for an earlier opset only"
     if not report.guilty:
@@ -154,5 +155,5 @@ def _accusation(report: VerifyReport, opset: int | None) -> str:
     elif report.guilty == READ_AND_WRITTEN:
         where = "reading and writing the model alone changes its values, which is a bug in Passat"
     else:
-        where = f"the difference comes from the pass {report.guilty}"
+        where = f"the difference comes from the pass {report.guilty}{', and `passat rules bisect` finds its rule' if has_rules else ''}"
     return f"the optimized model computes other values than the original: {report.mismatch}; {where}"

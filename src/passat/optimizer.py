@@ -336,7 +336,9 @@ def _by_keywords(settings: Callable[_P, Settings]) -> Callable[[Callable[[ModelL
         @functools.wraps(function)
         def optimize(model: ModelLike, *args: _P.args, **keywords: _P.kwargs) -> Result:
             if args:
-                raise TypeError(f"{function.__name__}() takes 1 positional argument but {1 + len(args)} were given")
+                raise TypeError(
+                    f"{function.__name__}() takes 1 positional argument but {1 + len(args)} were given; result.save(PATH) writes a result"
+                )
             return function(model, settings_of(function.__name__, keywords))
 
         given = next(iter(inspect.signature(function).parameters.values()))
