@@ -226,6 +226,7 @@ def _usual(size: Array) -> float:
     return min(float(size.max()), max(30 * float(np.quantile(some, 0.1)), 1.0)) if some.size else 0.0
 
 
+@np.errstate(all="ignore")  # as in `judge`
 def is_far(expected: AnyValue, other: AnyValue, actual: AnyValue) -> bool:
     """True if a value is far from the expected one, and another value of the same computation is not: by the mean difference of its
     floating-point elements, so that it does not matter how single elements are rounded to quantized ones.
@@ -239,8 +240,8 @@ def is_far(expected: AnyValue, other: AnyValue, actual: AnyValue) -> bool:
         gap = size = 0.0
         for (_, a), (_, b) in zip(flatten(expected), flatten(value), strict=False):
             if np.asarray(a).dtype.name in _QUICK and np.shape(a) == np.shape(b):
-                both = np.isfinite(a) & np.isfinite(b)
-                x, y = (np.asarray(part)[both].astype(np.float64) for part in (a, b))
+                both, wide = np.isfinite(a) & np.isfinite(b), np.complex128 if np.iscomplexobj(a) else np.float64
+                x, y = (np.asarray(part)[both].astype(wide) for part in (a, b))
                 gap, size = gap + float(np.abs(x - y).sum()), size + float(np.abs(x).sum())
         return gap / (size or 1.0)
 

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING, Final, Literal
 from typing import Any as AnyValue
 
@@ -351,22 +351,28 @@ class Reference:
         its values are far off, and those of the original are not. Empty otherwise."""
         if self._alike or not candidate.is_quantized:
             return ""
-        feed, expected = self._trials.feed(self.trials[0]), self._trials.values[0]
-        try:
-            fused = self._session(self._original, optimize="all").run(feed)
-        except Exception:  # then the candidate need not run either
+        fused = self._fused
+        if fused is None:
             return ""
         where = f"when ONNX Runtime optimizes them, the original runs on {self.trials[0]}"
         try:
-            values = self._session(candidate, optimize="all").run(feed)
+            values = self._session(candidate, optimize="all").run(self._trials.feed(self.trials[0]))
         except LateError:
             return ""
         except Exception as error:
             return f"{where}, but the result does not: {sentence_of(error)}"
-        for (name, _), *parts in zip(self.outputs, expected, fused, values, strict=True):
+        for (name, _), *parts in zip(self.outputs, self._trials.values[0], fused, values, strict=True):
             if is_far(*parts):
                 return f"{where}, but the output {name!r} of the result is far off"
         return ""
+
+    @cached_property
+    def _fused(self) -> list[AnyValue] | None:
+        """The values of the original on the first trial when ONNX Runtime optimizes it; None if it does not run then."""
+        try:
+            return self._session(self._original, optimize="all").run(self._trials.feed(self.trials[0]))
+        except Exception:  # ONNX Runtime may not run what it optimizes
+            return None
 
     def _ends(self, trial: Trial) -> bool:
         """True if ONNX Runtime also ends its process on the original, which ran before: it reads invalid memory."""

@@ -181,7 +181,9 @@ def test_a_wrong_rule_is_caught_and_its_pass_named(wrong_at: int) -> None:
     stage = [rule_pass(Negations, opt_level=0, name=name) for name in ("First", "Second")]
     stage.insert(wrong_at, rule_pass(Wrong, opt_level=0))
     passes = Sequential([*stage, InferType(), rule_pass(Wrong, opt_level=0, name="Vetoed")])
-    with pytest.raises(MismatchError, match=r"the difference comes from the pass Wrong, and `passat rules bisect` finds its rule$") as caught:
+    with pytest.raises(
+        MismatchError, match=r"the difference comes from the pass Wrong, and `passat rules bisect` finds its rule$"
+    ) as caught:
         optimize(chain("Neg", "Neg", "Cos"), passes=passes, instruments=[Veto()])
     report = caught.value.report
     assert report.verification is not None

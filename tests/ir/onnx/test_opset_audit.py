@@ -1,4 +1,5 @@
-"""A fixed share of the audit (`opset_audit.py`): each version of each operator with several versions, in one of the forms. `make audit` runs all of it."""
+"""A fixed share of the audit (`opset_audit.py`): each version of each operator with several versions, in one of the forms. `make audit` runs
+all of it."""
 
 from collections.abc import Iterator, Sequence
 
