@@ -74,7 +74,7 @@ def test_one_call_for_several_nodes_is_not_an_improvement() -> None:
     for of in OPERATORS:
         seen = several.setdefault(of.name, set())
         for function, opset in itertools.product(calls(of), OPSETS):
-            if len(seen) >= 2:
+            if len(seen) >= share(1, 2):
                 break
             try:
                 model = to_onnx(in_opset(function, opset))

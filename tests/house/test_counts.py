@@ -15,6 +15,7 @@ NOUNS: Final = (
 )
 ADJECTIVES: Final = "batch|equal|input|more|new|other|output|random|removed|similar|spatial|type|zero"
 COUNTED: Final = re.compile(rf" (?:(?:{ADJECTIVES}) )?(?:{NOUNS})\b")
+AFTER_BRACE: Final = re.compile(rf"}}(?:[\"']\s*f?[\"'])?{COUNTED.pattern}")
 PART: Final = re.compile(r"\b(all|of|least|most|than) $")
 """What is before a number that is not one, or of which another number is a part."""
 KEYS: Final = {"src/passat/measure.py": "the name of a machine, under which measurements are stored"}
@@ -22,7 +23,10 @@ KEYS: Final = {"src/passat/measure.py": "the name of a machine, under which meas
 
 def plurals_of_counts(path: Path) -> Iterator[str]:
     """The places where a text has a count of any value and a noun in the plural."""
-    tree = ast.parse(path.read_text(), str(path))
+    text = path.read_text()
+    if not AFTER_BRACE.search(text):  # parsing all files takes seconds
+        return
+    tree = ast.parse(text, str(path))
     conditional = {id(part) for node in ast.walk(tree) if isinstance(node, ast.IfExp) for part in ast.walk(node)}
     for node in ast.walk(tree):
         if not isinstance(node, ast.JoinedStr) or id(node) in conditional:

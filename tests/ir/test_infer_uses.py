@@ -152,7 +152,7 @@ def test_the_results_of_functions_that_call_each_other() -> None:
 
 
 def test_a_long_cycle_of_functions_is_inferred() -> None:
-    count = 2_000
+    count = share(1_200, 2_000)
     body = "if (equal(%n, 0)) {{ 1f }} else {{ @f{}(subtract(%n, 1)) }}"
     functions = [f"def @f{i}(%n: int32) {{ {body.format((i + 1) % count)} }}" for i in range(count)]
     module = infer_module(parse("\n".join(functions)))
@@ -160,8 +160,9 @@ def test_a_long_cycle_of_functions_is_inferred() -> None:
 
 
 def test_a_chain_of_function_literals_is_inferred() -> None:
-    steps = "".join(f"let %f{i} = fn (%y) {{ negative(%y) }}; let %x{i + 1} = %f{i}(%x{i}); " for i in range(2_000))
-    module = infer_module(parse(f"def @main(%x0: float32) {{ {steps} %x2000 }}"))
+    count = share(1_200, 2_000)
+    steps = "".join(f"let %f{i} = fn (%y) {{ negative(%y) }}; let %x{i + 1} = %f{i}(%x{i}); " for i in range(count))
+    module = infer_module(parse(f"def @main(%x0: float32) {{ {steps} %x{count} }}"))
     assert module["main"].func_type.ret_type == f32
 
 

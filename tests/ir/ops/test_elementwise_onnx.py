@@ -22,6 +22,7 @@ from passat.ir.op import Op, get_op, list_ops
 from passat.ir.shape import Shape, SymDim
 from passat.ir.tensor import Array, Tensor
 from passat.ir.types import TensorType, Type
+from tests.share import share
 
 MODULES = ("activation", "along_axis", "arithmetic", "cast", "comparison", "reduction", "unary")
 OPS = [op for op in list_ops() if op.relation.__module__ in [f"passat.ir.ops.{name}" for name in MODULES]]
@@ -273,7 +274,7 @@ def test_written_nodes_are_valid_of_the_same_type_and_read_back(op: Op) -> None:
     # ONNX Runtime has no kernels for Swish and for the newest ReduceLogSumExp
     composed = op.name in ("floor_divide", "rsqrt", "log2", "not_equal", "isfinite", "nn.swish", "logsumexp", "trunc")
     for dtype, attrs in itertools.product(DTYPES, ATTRS.get(op.name, [{}])):
-        for (call, types), opset in itertools.product(symbolic_instances(op, dtype, attrs), range(7, NEWEST + 1)):
+        for (call, types), opset in itertools.product(symbolic_instances(op, dtype, attrs), range(NEWEST, 6, -share(4, 1))):
             try:
                 model, emit = model_of(call, types, opset)
                 inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)

@@ -94,7 +94,7 @@ def swept(op_type: str, version: int) -> Iterator[dict[str, AnyValue]]:
 def test_every_small_pooling_has_the_windows_of_the_runtime(nodes: "Nodes", op_type: str, version: int) -> None:
     """Windows that start in the padding at the end do not count, although the opset and onnx's own inference may differ."""
     seen = 0
-    for size in range(1, 7):
+    for size in range(1, 7, share(2, 1)):
         x = floats(1, 1, size)
         exprs: dict[str, Expr] = {}
         protos = []
@@ -115,7 +115,7 @@ def test_every_small_pooling_has_the_windows_of_the_runtime(nodes: "Nodes", op_t
                 continue
             np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6, err_msg=f"{what}, {size} elements")
             seen += 1
-    assert seen > 500
+    assert seen > share(250, 500)
 
 
 @pytest.mark.parametrize("op_type", ["MaxPool", "AveragePool", "LpPool"])
