@@ -63,8 +63,8 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome, reference: Refe
                 return find_guilty(reference, made.pipeline, given.module, outcome.context.with_instruments([job.vetoes.again()]))
 
             # Nothing else has tested a pass or a rule of the user's, so it is accused before rules that may explain the difference.
-            own = {step.name for step in made.pipeline.plan(made.context).walk() if step.runs and is_own(step.pass_)}
-            own |= _own_rule_passes(job, made)
+            steps = list(made.pipeline.plan(made.context).walk())
+            own = {step.name for step in steps if step.runs and is_own(step.pass_)} | _own_rule_passes(job, made)
             if not own or guilty() not in own:
                 if loose := _loose_rules(job, made):
                     raise LooseRulesError(reference, _found("other values", loose, "may cause where values are infinite or NaN"), loose)
@@ -76,7 +76,7 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome, reference: Refe
                 if job.context.get_config("rules.math") != EXACT and reference.differs_from_itself(report.verification):
                     raise LooseRulesError(reference, _SENSITIVE, math=EXACT)
             report.verification = replace(report.verification, guilty=guilty())
-            has_rules = any(step.name == guilty() for step in made.pipeline.plan(made.context).walk() if isinstance(step.pass_, RulePass))
+            has_rules = any(step.name == guilty() for step in steps if isinstance(step.pass_, RulePass))
             raise MismatchError(f"{source.prefix}{_accusation(report.verification, job.wanted.opset, has_rules=has_rules)}", report)
         if report.verification.equal is None and not job.wanted.allow_unverified:
             if report.verification.outputs and (inexact := _inexact_rules(job, made)):
@@ -96,8 +96,6 @@ _SENSITIVE: Final = (
     "the comparison found other values, but rounding decides them, since the original differs from itself as much when ONNX Runtime "
     "optimizes it: the result is optimized with rules.math=exact"
 )
-
-
 _FUSED: Final = "other values where ONNX Runtime fuses DequantizeLinear with what reads it"
 
 

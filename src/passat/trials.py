@@ -58,18 +58,11 @@ class ComparedModel:
         return model
 
     @functools.cached_property
-    def has_loop(self) -> bool:
-        """True if a Loop is in the model, its subgraphs or functions."""
+    def operators(self) -> frozenset[str]:
+        """The operators in the model, its subgraphs and functions."""
         from passat.ir.onnx.scope import nodes_of  # needs onnx
 
-        return any(node.op_type == "Loop" for node in nodes_of(self.proto))
-
-    @functools.cached_property
-    def is_quantized(self) -> bool:
-        """True if a DequantizeLinear is in the model, its subgraphs or functions."""
-        from passat.ir.onnx.scope import nodes_of  # needs onnx
-
-        return any(node.op_type == "DequantizeLinear" for node in nodes_of(self.proto))
+        return frozenset(node.op_type for node in nodes_of(self.proto))
 
     @property
     def runnable(self) -> ModelSource:

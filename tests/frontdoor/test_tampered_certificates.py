@@ -119,7 +119,7 @@ def test_the_certificate_has_every_kind_of_step() -> None:
 def test_every_change_is_rejected_or_proves_the_same(section: str) -> None:
     rejected = 0
     changes = [(path, bad) for path in [(section,), *((section, *rest) for rest in paths(GOOD[section]))] for bad in tampered(path)]
-    for path, bad in changes[:: share(31, 1) if len(changes) > 100 else 1]:
+    for path, bad in changes[:: share(4, 1) if len(changes) > 100 else 1]:
         try:
             assert check(bad) == CLAIM, f"{path}: {inside(GOOD, path)!r}"
         except CertificateError:

@@ -49,7 +49,7 @@ def _versions() -> Iterator[tuple[str, int]]:
 
 
 def one_each(good: dict[tuple[str, int], list[Case]], kind: str, kinds: Sequence[str]) -> list[Case]:
-    """A case of each version; in CI of one version in as many as there are kinds, of which each takes others."""
+    """A case of each version. In CI, each kind has another share of the versions."""
     at = kinds.index(kind)
     return [cases[at % len(cases)] for cases in good.values() if cases][share(at, 0) :: share(len(kinds), 1)]
 
