@@ -66,13 +66,13 @@ def verify(job: Job, given: Given, made: Made, outcome: Outcome, reference: Refe
             steps = list(made.pipeline.plan(made.context).walk())
             own = {step.name for step in steps if step.runs and is_own(step.pass_)} | _own_rule_passes(job, made)
             if not own or guilty() not in own:
-                if loose := _loose_rules(job, made):
+                fused, inexact = report.verification.differs_when_fused, _inexact_rules(job, made)
+                if fused and inexact:
+                    raise LooseRulesError(reference, _found(_FUSED, inexact, "may cause, since they move scales"), inexact)
+                if not fused and (loose := _loose_rules(job, made)):
                     raise LooseRulesError(reference, _found("other values", loose, "may cause where values are infinite or NaN"), loose)
-                inexact = _inexact_rules(job, made)
                 if any(output.reason for output in report.verification.outputs) and inexact:
                     raise LooseRulesError(reference, _found("other values", inexact, "may cause by rounding or the sign of 0"), inexact)
-                if report.verification.differs_when_fused and inexact:
-                    raise LooseRulesError(reference, _found(_FUSED, inexact, "may cause, since they move scales"), inexact)
                 if job.context.get_config("rules.math") != EXACT and reference.differs_from_itself(report.verification):
                     raise LooseRulesError(reference, _SENSITIVE, math=EXACT)
             report.verification = replace(report.verification, guilty=guilty())

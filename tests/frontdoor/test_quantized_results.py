@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from onnx import ModelProto, numpy_helper, parser
+from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 
 import passat
 from passat.report import MismatchError
@@ -54,6 +54,17 @@ def test_a_result_is_right_where_its_nodes_are_fused() -> None:
     np.testing.assert_allclose(found, expected, rtol=0.1, atol=0.01 * np.abs(expected).max())
     [warning] = [text for text in result.report.warnings if "fuses DequantizeLinear" in text]
     assert "may cause, since they move scales: the result is optimized without" in warning
+
+
+def test_rules_that_may_change_infinite_values_are_not_blamed_for_what_is_fused() -> None:
+    """x / z + t / z becomes (x + t) / z."""
+    model = halved()
+    model.graph.input.extend([helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 16]) for name in ("t", "z")])
+    quotients = [helper.make_node("Div", [name, "z"], [f"{name}z"]) for name in ("x", "t")]
+    model.graph.node.extend([*quotients, helper.make_node("Add", ["xz", "tz"], ["s"])])
+    model.graph.output.append(helper.make_tensor_value_info("s", TensorProto.FLOAT, [4, 16]))
+    [warning] = [text for text in passat.optimize(model).report.warnings if "the comparison found" in text]
+    assert "fuses DequantizeLinear" in warning
 
 
 def test_a_rule_of_the_user_that_makes_such_a_result_is_an_error(tmp_path: Path) -> None:
