@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from passat.ir.expr import Expr
 from passat.rules import RuleSet, op, rule_pass, tensors
 from passat.rules.passes.simplify import fold_constant, simplify_expr
-from passat.rules.provenance.plain import CertificateError
+from passat.rules.provenance.plain import CertificateError, plain_tensor
 from passat.rules.provenance.terms import FORMAT, VERSION, Terms
 from passat.rules.provenance.verdict import Verdict
 from tests.rules.building import const, func, numbers, ops, tup, var
@@ -105,6 +105,31 @@ def test_the_instance() -> None:
         words(data)[0]["left"] = [find("var", "a")]
 
     assert tampered(elsewhere) == "Words, part 2, step 1 (Words.quotient): the left side does not match: this is not (exp(x) / exp(y))"
+
+
+def test_the_operands_and_constants_of_an_instance() -> None:
+    class Neutral(RuleSet):
+        """Calls that give one of their operands."""
+
+        same = op.maximum(x, x) >> x
+        unit = x * 1.0 >> x
+
+    good = written(func(tup(ops.maximum(a, a), ops.multiply(b, const(1.0)))), [rule_pass(Neutral, name="Neutral")])
+    assert good.check(Neutral).functions == ["main"]
+
+    def error(kind: str, change: Callable[[AnyValue], None]) -> str:
+        bad = copy.deepcopy(good.certificate)
+        change(next(row for row in bad["terms"] if kind in row[:2]))
+        with pytest.raises(CertificateError) as rejected:
+            check(bad, good.constants, [Neutral])
+        return str(rejected.value)
+
+    other = good.certificate["terms"].index(next(row for row in good.certificate["terms"] if row[:2] == ["var", "b"]))
+    text = error("maximum", lambda row: row[3].__setitem__(1, other))
+    assert text.endswith("(Neutral.same): the left side does not match: x is bound to two different terms")
+    two = plain_tensor(const(2.0).data)
+    text = error("const", lambda row: row.__setitem__(1, two))
+    assert text.endswith("(Neutral.unit): the left side does not match: the constant is 2.0, not 1.0")
 
 
 def test_swapped_operands_are_another_instance() -> None:
