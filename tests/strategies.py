@@ -124,8 +124,8 @@ def tensors(draw: DrawFn, dtypes: Sequence[str] = tuple(sorted(NAMES)), max_dims
         if dtype == "bool":
             elements = elements & 1
         elif itemsize(dtype) < 1:  # unused bits are zero
-            elements = (elements & 3).astype(np.float32)
-        elements = elements.astype(numpy_type) if elements.dtype == np.float32 else elements.view(numpy_type)
+            elements = (elements & 3).astype(np.int8)  # integers of 2 bits wrap around, without a warning
+        elements = elements.astype(numpy_type) if elements.dtype == np.int8 else elements.view(numpy_type)
     array = np.resize(elements, shape) if size else np.empty(shape, elements.dtype)
     how = draw(st.sampled_from(["dense", "splat", "lazy", "keyed"]))
     if how == "splat":

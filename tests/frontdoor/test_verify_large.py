@@ -112,7 +112,7 @@ def test_an_interruption_while_the_file_is_removed_is_not_lost(monkeypatch: pyte
 @pytest.mark.parametrize("element_type", ["float32", "float16", "int8", "bfloat16", "float8_e4m3fn", "int4"])
 def test_weights_keep_their_values(element_type: str) -> None:
     made = model()
-    array = (LARGE[:, :1199] * 3).astype(getattr(ml_dtypes, element_type, None) or element_type)
+    array = (LARGE[:, :1199] * 3).clip(-8, 7).astype(getattr(ml_dtypes, element_type, None) or element_type)
     for name in ("one", "other"):
         made.graph.initializer.append(numpy_helper.from_array(array, name))
     found = lean_model(made)
